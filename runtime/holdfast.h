@@ -1,0 +1,266 @@
+/* holdfast: runs jobs that are kept in a table of your own PostgreSQL, MySQL, MariaDB or SQLite database, on a pool of
+ * threads, and accounts for every database connection that this costs.
+ *
+ * Conventions. Every call returns an hf_status unless it cannot fail; a caller who wants words passes an hf_error (NULL is
+ * allowed). Strings that the library keeps are copied. Structs that may grow start with `size`: start them with their _INIT
+ * macro. Opaque types are freed by the call that their comment names. Times are microseconds since 1970 UTC (_us), spans are
+ * in the unit of their name; every wait runs on the monotonic clock. The library never prints, exits or installs signal
+ * handlers; it tells what happens through the log callback. */
+#ifndef HOLDFAST_H
+#define HOLDFAST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <holdfast_status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HF_VERSION_MAJOR 0
+#define HF_VERSION_MINOR 1
+#define HF_VERSION_PATCH 0
+HF_API const char *hf_version(void); /* of the library that runs: "0.1.0" */
+
+typedef struct hf_table hf_table;               /* a table description */
+typedef struct hf_runtime hf_runtime;           /* a database, its connection pool and the subscriptions that read from it */
+typedef struct hf_subscription hf_subscription; /* a table being worked on by some workers */
+typedef struct hf_delivery hf_delivery;         /* one claimed row on its way through a handler */
+typedef struct hf_stats hf_stats;               /* a snapshot of counters */
+typedef struct hf_findings hf_findings;         /* what a check found */
+
+/* ---- the table description ------------------------------------------------------------------------------------------- */
+
+typedef enum hf_strategy { HF_ROW_LOCK, HF_LEASE, HF_ADVISORY_LOCK } hf_strategy;
+
+/* Parses a table description (JSON, section "The table description" of the README). Unknown keys, wrong types and
+ * contradictions are HF_INVALID with a message that names the table, the key and the way out.
+ * Returns an owned table: hf_table_free. Never blocks. Any thread; a table is immutable and may be shared by threads. */
+HF_API HF_CHECKED hf_status hf_table_parse(const char *json, size_t len, hf_table **out, hf_error *err);
+/* The same from a file. HF_SYSTEM if it cannot be read. */
+HF_API HF_CHECKED hf_status hf_table_load(const char *path, hf_table **out, hf_error *err);
+HF_API void hf_table_free(hf_table *table); /* NULL is allowed. Subscriptions keep a copy of their own. */
+HF_API hf_strategy hf_table_strategy(const hf_table *table);
+HF_API const char *hf_table_name(const hf_table *table);          /* as described, without the schema; lives as long as the table */
+HF_API const char *hf_strategy_name(hf_strategy strategy);        /* "row_lock", "lease", "advisory" */
+
+/* ---- the runtime ----------------------------------------------------------------------------------------------------- */
+
+typedef enum hf_log_level { HF_LOG_ERROR, HF_LOG_WARNING, HF_LOG_INFO } hf_log_level;
+
+/* Called from the library's threads and from callers' threads, without any lock held; must not call into the runtime. */
+typedef void (*hf_log_fn)(void *ctx, hf_log_level level, const char *message);
+
+typedef struct hf_runtime_options {
+    size_t size;
+    size_t pool_size;            /* 0: the sum of what the subscriptions need (the cost model) */
+    int64_t connect_timeout_ms;  /* 0: 5,000 */
+    int64_t statement_timeout_ms; /* the limit of every database call; 0: 10,000 */
+    int64_t max_lifetime_ms;     /* of a connection; 0: 30 minutes */
+    int64_t keepalive_ms;        /* ping of pinned connections; 0: 10,000. They are looked at every tenth of it. */
+    const char *application_name; /* NULL: "holdfast" */
+    hf_log_fn log;               /* NULL: silent */
+    void *log_ctx;
+    void (*thread_start)(void *ctx); /* in every thread of the library, first and last thing; may be NULL */
+    void (*thread_stop)(void *ctx);
+    void *thread_ctx;
+} hf_runtime_options;
+#define HF_RUNTIME_OPTIONS_INIT { sizeof(hf_runtime_options), 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL }
+
+/* Opens a runtime on a database URL. Parses the URL; connects to nothing yet (hf_runtime_start, hf_enqueue and hf_check do).
+ * options may be NULL. Returns an owned runtime: hf_runtime_close. Errors: HF_INVALID, HF_UNSUPPORTED (a database that this
+ * build lacks). */
+HF_API HF_CHECKED hf_status hf_runtime_open(const char *url, const hf_runtime_options *options, hf_runtime **out, hf_error *err);
+
+typedef enum hf_outcome {
+    HF_ACK,         /* done: the row is deleted, or marked in processed_at */
+    HF_RETRY,       /* again, at once */
+    HF_RETRY_AFTER, /* again, after hf_delivery_set_delay (or the subscription's backoff) counted from the settle */
+    HF_REJECT,      /* never again: as ack where there is no dead letter */
+    HF_DEFER        /* settled later with hf_delivery_settle, from any thread; the worker waits for that */
+} hf_outcome;
+
+/* Runs one delivery; blocks as long as it likes. The delivery is valid until it returns (after HF_DEFER: until it is settled).
+ * Called from the subscription's worker threads, several at once. */
+typedef hf_outcome (*hf_handler)(hf_delivery *delivery, void *ctx);
+
+typedef struct hf_subscription_options {
+    size_t size;
+    size_t workers;              /* threads, and so deliveries in work at once; 0: 4 */
+    int64_t poll_ms;             /* how long an idle subscription sleeps, plus or minus a quarter at random; 0: 1,000 */
+    size_t prefetch;             /* lease: rows that may be claimed beyond the free workers. SIZE_MAX: none, 0: a small number; never more than a quarter lease of work */
+    const char *const *groups;   /* the groups to read; NULL with n_groups 0: all */
+    size_t n_groups;
+    int64_t handler_timeout_ms;  /* flags a handler that runs longer; 0: off */
+    bool abandon;                /* and no longer renews its lease */
+    int64_t retry_base_ms;       /* HF_RETRY_AFTER without a delay of its own: base * factor^(attempt-1), at most cap, */
+    double retry_factor;         /* minus up to half at random; 0: 1,000 ms, 2.0, 300,000 ms */
+    int64_t retry_cap_ms;
+} hf_subscription_options;
+#define HF_SUBSCRIPTION_OPTIONS_INIT { sizeof(hf_subscription_options), 0, 0, 0, NULL, 0, 0, false, 0, 0, 0 }
+
+/* Adds a subscription; only before hf_runtime_start (HF_MISUSE after). The runtime owns *out (which may be NULL).
+ * Errors: HF_INVALID, HF_UNSUPPORTED (a strategy that the database does not offer: the message says why and the ways out). */
+HF_API HF_CHECKED hf_status hf_subscribe(hf_runtime *runtime, const hf_table *table, const hf_subscription_options *options,
+                                         hf_handler handler, void *ctx, hf_subscription **out, hf_error *err);
+
+/* Connects, checks server, tables and cost, then starts the threads and claims. Blocks for the checks (each database call
+ * within statement_timeout_ms). On an error nothing runs, and it may be called again. Errors: HF_UNREACHABLE, HF_DENIED,
+ * HF_SERVER_TOO_OLD, HF_INVALID (the table lacks a column, ...), HF_UNSUPPORTED, HF_MISUSE (started already). */
+HF_API HF_CHECKED hf_status hf_runtime_start(hf_runtime *runtime, hf_error *err);
+
+typedef struct hf_stop_report {
+    size_t size;
+    size_t settled;    /* deliveries that were in work when the stop began and settled during it */
+    size_t given_back; /* rows given back: handlers that had not begun, or that returned after the limit */
+    size_t running;    /* handlers that still run; their rows go back when they return */
+    size_t failed;     /* settles that failed during the stop: those rows run again */
+} hf_stop_report;
+#define HF_STOP_REPORT_INIT { sizeof(hf_stop_report), 0, 0, 0, 0 }
+
+/* Stops: nothing is claimed once it has begun; until drain_ms handlers finish and settle; at the limit rows whose handlers
+ * have not begun go back and running handlers are flagged. HF_OK: nothing is in work and no connection is open.
+ * HF_TIMEOUT: handlers still run (report->running); call it again to wait for them. Any thread but a handler's (HF_MISUSE).
+ * report may be NULL. */
+HF_API HF_CHECKED hf_status hf_runtime_stop(hf_runtime *runtime, int64_t drain_ms, hf_stop_report *report, hf_error *err);
+
+/* Stops with a limit of 0 if that has not been done, and frees everything. HF_BUSY while a handler still runs, and frees
+ * nothing. HF_MISUSE from a handler. NULL is HF_OK. Not checked, so that it can stand in a clean-up path. */
+HF_API hf_status hf_runtime_close(hf_runtime *runtime);
+
+/* Waits until no subscription has anything in work and a plain read of the tables finds nothing due and nothing leased, or
+ * until timeout_ms (HF_TIMEOUT; negative: no limit), or until the runtime stops (HF_STOPPED). For tools and tests. */
+HF_API HF_CHECKED hf_status hf_runtime_wait_empty(hf_runtime *runtime, int64_t timeout_ms, hf_error *err);
+
+/* ---- deliveries: calls for handlers ---------------------------------------------------------------------------------- */
+
+HF_API const char *hf_delivery_id(const hf_delivery *d);          /* as text; bytes of a binary id in hexadecimal */
+HF_API bool hf_delivery_id_int(const hf_delivery *d, int64_t *out); /* false if the id is no integer of 64 signed bits */
+HF_API int64_t hf_delivery_attempt(const hf_delivery *d);         /* the first delivery reads 1; 0: unknown, the table counts none */
+HF_API const void *hf_delivery_payload(const hf_delivery *d, size_t *len); /* exact bytes, NUL-terminated behind them; NULL if NULL or no such column */
+HF_API const char *hf_delivery_headers(const hf_delivery *d);     /* NULL if NULL or no such column */
+HF_API const char *hf_delivery_group(const hf_delivery *d);       /* likewise */
+HF_API const char *hf_delivery_key(const hf_delivery *d);         /* the rendered key under advisory lock, else NULL */
+HF_API int64_t hf_delivery_lease_until_us(const hf_delivery *d);  /* the expiry that it holds now; 0 if there is no lease */
+HF_API hf_subscription *hf_delivery_subscription(const hf_delivery *d);
+
+/* The delay of HF_RETRY_AFTER (ms, >= 0), and the reason that retry, retry_after and reject write to last_error (copied, any
+ * length: it is cut to the column; NULL clears). Before the settle, by the thread that runs the handler. */
+HF_API void hf_delivery_set_delay(hf_delivery *d, int64_t delay_ms);
+HF_API HF_CHECKED hf_status hf_delivery_set_reason(hf_delivery *d, const char *reason, size_t len);
+
+/* Settles now and says how it went; what the handler returns afterwards is ignored. Blocks for the database.
+ * HF_LEASE_LOST, HF_LOST: the row is not ours any more and nothing was changed. HF_UNKNOWN: a commit's answer never came.
+ * HF_MISUSE: settled already, or HF_DEFER. Within the handler, or after HF_DEFER from any thread, once. */
+HF_API hf_status hf_delivery_settle(hf_delivery *d, hf_outcome outcome, hf_error *err);
+
+typedef enum hf_cancel {
+    HF_NOT_CANCELLED = 0,
+    HF_CANCEL_DRAIN,   /* the drain limit is over: the row goes back when the handler returns */
+    HF_CANCEL_LOST,    /* the connection or the lease is lost: someone else may run the row now */
+    HF_CANCEL_TIMEOUT  /* handler_timeout_ms has passed */
+} hf_cancel;
+HF_API hf_cancel hf_delivery_cancelled(const hf_delivery *d);     /* never blocks; any thread */
+/* Sleeps for ms or until the delivery is cancelled; returns what hf_delivery_cancelled does. */
+HF_API hf_cancel hf_delivery_wait(hf_delivery *d, int64_t ms);
+/* Calls fn once when the delivery is cancelled (at once if it is already), from another thread, without any lock held; fn must
+ * not block. Set before the handler returns; NULL removes it and waits for a call in progress. */
+HF_API void hf_delivery_on_cancel(hf_delivery *d, void (*fn)(hf_delivery *d, hf_cancel why, void *ctx), void *ctx);
+
+/* ---- enqueue --------------------------------------------------------------------------------------------------------- */
+
+typedef struct hf_field {
+    const char *column; /* any column of the table, by name */
+    const char *value;  /* as text, NULL for NULL; the database converts it to the column's type */
+    size_t len;         /* of value, in bytes */
+} hf_field;
+
+typedef struct hf_job {
+    size_t size;
+    const void *payload; /* NULL: the column's default, unless has_payload says that NULL itself is meant */
+    size_t payload_len;
+    bool null_payload;
+    int64_t delay_ms;    /* due so long after now; 0: at once (the column's default) */
+    const char *group;   /* NULL: the column's default */
+    const char *headers; /* likewise */
+    bool has_priority;
+    int64_t priority;
+    const hf_field *fields; /* further columns */
+    size_t n_fields;
+} hf_job;
+#define HF_JOB_INIT { sizeof(hf_job), NULL, 0, false, 0, NULL, NULL, false, 0, NULL, 0 }
+
+/* The ids of what was enqueued, as text, in the order of the jobs; hf_enqueued_free. */
+typedef struct hf_enqueued hf_enqueued;
+HF_API size_t hf_enqueued_count(const hf_enqueued *enqueued);
+HF_API const char *hf_enqueued_id(const hf_enqueued *enqueued, size_t i); /* NULL past the end */
+HF_API void hf_enqueued_free(hf_enqueued *enqueued);
+
+/* Inserts n jobs, all or none (committed when it returns), and wakes the runtime's own subscriptions of that table. jobs is an
+ * array of structs that are jobs[0].size bytes apart. out may be NULL; it receives an owned list of ids. Blocks for the pool and
+ * the database. Any thread, handlers included; before or after start. Errors: HF_INVALID (a role that the table lacks), HF_UNSUPPORTED
+ * (ids wanted that the database cannot tell), and what the database says. */
+HF_API HF_CHECKED hf_status hf_enqueue(hf_runtime *runtime, const hf_table *table, const hf_job *jobs, size_t n, hf_enqueued **out, hf_error *err);
+/* Wakes the subscriptions of a table after a commit of the caller's own. Never blocks. */
+HF_API void hf_wake(hf_runtime *runtime, const hf_table *table);
+
+/* ---- looking -------------------------------------------------------------------------------------------------------- */
+
+/* A number that the runtime counts. name is a path: "pool.open", "pool.purpose.row_lock.seconds", "subscription.0.acked". */
+typedef struct hf_stat {
+    const char *name, *description, *unit;
+    double value;
+} hf_stat;
+
+/* Takes a snapshot: owned, hf_stats_free. Never blocks a worker for longer than a copy. */
+HF_API HF_CHECKED hf_status hf_stats_snapshot(hf_runtime *runtime, hf_stats **out, hf_error *err);
+HF_API size_t hf_stats_count(const hf_stats *stats);
+HF_API bool hf_stats_at(const hf_stats *stats, size_t i, hf_stat *out);              /* strings live as long as the snapshot */
+HF_API bool hf_stats_find(const hf_stats *stats, const char *name, double *value);   /* false if there is no such name */
+HF_API void hf_stats_free(hf_stats *stats);
+/* The snapshot as one JSON object; owned text: hf_free. NULL when memory is out. */
+HF_API char *hf_stats_json(hf_runtime *runtime);
+HF_API void hf_free(void *memory);
+
+/* Reads the table: how many rows are due, and so on. A count that cannot be known from outside is -1. Blocks for the database. */
+typedef struct hf_counts {
+    size_t size;
+    int64_t due, delayed, in_work, processed, dead; /* in_work: -1 under row lock and advisory lock */
+    double oldest_due_seconds;                      /* age of the oldest due row; 0 if there is none */
+} hf_counts;
+#define HF_COUNTS_INIT { sizeof(hf_counts), 0, 0, 0, 0, 0, 0.0 }
+HF_API HF_CHECKED hf_status hf_count(hf_runtime *runtime, const hf_table *table, hf_counts *out, hf_error *err);
+
+/* Checks server, table, claim-order index, strategy and pool size, and finds all faults, not the first. Returns HF_OK if the check
+ * could be made, whatever it found. workers 0: 4. Owned: hf_findings_free. */
+HF_API HF_CHECKED hf_status hf_check(hf_runtime *runtime, const hf_table *table, size_t workers, hf_findings **out, hf_error *err);
+HF_API size_t hf_findings_count(const hf_findings *findings);
+HF_API hf_log_level hf_findings_level(const hf_findings *findings, size_t i);    /* an HF_LOG_ERROR keeps a subscription from starting */
+HF_API const char *hf_findings_message(const hf_findings *findings, size_t i);   /* NULL past the end */
+HF_API hf_status hf_findings_status(const hf_findings *findings);                /* of the first error; HF_OK if there is none */
+HF_API void hf_findings_free(hf_findings *findings);
+
+/* What a subscription of this table costs on this database: the cost model. */
+typedef struct hf_cost {
+    size_t size;
+    double held_per_delivery; /* connections held by a delivery in work */
+    size_t held;              /* by all workers together, at most */
+    size_t claim, settle, renew, listen, handler, spare;
+    size_t minimum;           /* the smallest pool that runs at all */
+    size_t pool_size;         /* the pool that lets every worker run: the sum */
+} hf_cost;
+#define HF_COST_INIT { sizeof(hf_cost), 0.0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+HF_API HF_CHECKED hf_status hf_cost_of(hf_runtime *runtime, const hf_table *table, size_t workers, hf_cost *out, hf_error *err);
+
+/* The statements that make a table that is right for the database and the description's strategy, with its index, one below
+ * the other, each ended by a semicolon. Owned text: hf_free. Never connects. */
+HF_API HF_CHECKED hf_status hf_table_ddl(hf_runtime *runtime, const hf_table *table, char **out, hf_error *err);
+/* Runs them. Blocks for the database. */
+HF_API HF_CHECKED hf_status hf_table_create(hf_runtime *runtime, const hf_table *table, hf_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
