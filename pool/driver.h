@@ -7,6 +7,8 @@
  *   HF_LOST       the connection is gone (conn->lost is set)
  *   HF_TIMEOUT    the deadline passed: the statement was stopped on the server as far as it can be reached, and
  *                 conn->lost is set, so that no answer of it can reach a later user
+ *                 (SQLite: a statement outside a transaction was undone for certain, and conn->lost stays false; a lock that
+ *                 was not free until the deadline is HF_TRANSIENT)
  *   HF_DENIED, HF_DATABASE   permanent
  * A transient error after which the connection should not be used by others (read-only server, shutting down) sets conn->retire. */
 #ifndef HF_POOL_DRIVER_H

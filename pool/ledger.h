@@ -41,4 +41,13 @@ struct hf__ledger {
     struct hf__ledger_line line[HF__PURPOSES];
 };
 
+/* What the pool writes. Durations are in nanoseconds; a negative one counts as none. */
+void hf__ledger_began(struct hf__ledger *ledger, enum hf__purpose purpose, size_t in_use); /* in_use: with the one that began */
+void hf__ledger_ended(struct hf__ledger *ledger, enum hf__purpose purpose, int64_t held_ns);
+void hf__ledger_waited(struct hf__ledger *ledger, enum hf__purpose purpose, int64_t waited_ns);
+void hf__ledger_gave_up(struct hf__ledger *ledger, enum hf__purpose purpose);
+
+/* Writes what is in use as "row_lock 3, claim 1", most first, or "nothing"; cut to fit. */
+void hf__ledger_describe(const size_t in_use[HF__PURPOSES], char *out, size_t size);
+
 #endif

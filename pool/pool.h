@@ -11,14 +11,16 @@ struct hf__checkout;
 struct hf__pool_options {
     const struct hf__url *url;      /* copied by reference: must outlive the pool */
     size_t size;                    /* the bound: connections open, being opened and being closed never exceed it; >= 1 */
-    size_t reserved;                /* of them, for HF__PURPOSE_RENEW alone; < size */
+    size_t reserved;                /* of them, for those acquired for HF__PURPOSE_RENEW alone; < size */
     int64_t connect_timeout_ms;     /* 0: 5,000 */
     int64_t max_lifetime_ms;        /* 0: 30 min; each connection's own is shortened by up to a fifth, at random */
     int64_t idle_check_ms;          /* 0: 5,000: a connection idle for longer is pinged before it is handed out */
     int64_t idle_close_ms;          /* 0: 10 min: a connection idle for longer is closed; -1: never */
     int64_t keepalive_ms;           /* 0: 10,000: a pinned connection is pinged this often, and looked at every tenth of it */
     int64_t backoff_min_ms, backoff_max_ms; /* between failed connects: 0: 100 and 10,000; doubled, with jitter */
+    int64_t idle_limit_ms;          /* of a session, see hf__session_options; 0: 12 keepalives. On MySQL idle_close_ms stays a quarter below it */
     const char *application_name;   /* copied */
+    const struct hf__driver *driver; /* NULL: the one of url->database. Tests put theirs here; then url is only passed on to it */
     /* What happened, for the log: connect failures and recoveries; called without any lock held. May be NULL. */
     void (*event)(void *ctx, const char *message);
     void *event_ctx;
@@ -30,7 +32,8 @@ HF_CHECKED hf_status hf__pool_open(const struct hf__pool_options *options, struc
 void hf__pool_shut(struct hf__pool *pool);
 /* Waits until nothing is out any more. False if the deadline passed first. */
 bool hf__pool_drained(struct hf__pool *pool, struct hf__deadline deadline);
-/* Frees it. Everything must be back (hf__pool_drained). NULL is allowed. */
+/* Shuts it, joins the keeper and frees it. Everything must be back (hf__pool_drained); a pool of which something is still out is not freed,
+ * so that a late release finds it. In a forked child it does nothing. NULL is allowed. */
 void hf__pool_close(struct hf__pool *pool);
 /* Changes the bound and the reservation. Shrinking closes idle connections at once and others as they come back. */
 void hf__pool_resize(struct hf__pool *pool, size_t size, size_t reserved);
@@ -41,7 +44,8 @@ void hf__pool_resize(struct hf__pool *pool, size_t size, size_t reserved);
  * waits on for one that is. HF_STOPPED after hf__pool_shut. */
 HF_CHECKED hf_status hf__pool_acquire(struct hf__pool *pool, enum hf__purpose purpose, struct hf__deadline deadline,
                                       struct hf__checkout **out, hf_error *err);
-/* As acquire, but takes only what needs no waiting and no queue: *out is NULL (and HF_OK) when there is none. May connect. */
+/* As acquire, but takes only what needs no waiting and passes nobody who waits: *out is NULL (and HF_OK) when there is none. May connect,
+ * until the deadline. */
 HF_CHECKED hf_status hf__pool_try_acquire(struct hf__pool *pool, enum hf__purpose purpose, struct hf__deadline deadline,
                                           struct hf__checkout **out, hf_error *err);
 /* Gives it back. It returns to idle only if it is alive, in no transaction and not marked retire or touched-and-not-reset;
@@ -52,7 +56,8 @@ struct hf__conn *hf__checkout_conn(struct hf__checkout *checkout);
 /* Changes why it is out: the ledger's seconds are split at this moment. Any thread that owns the checkout. */
 void hf__checkout_purpose(struct hf__checkout *checkout, enum hf__purpose purpose);
 /* From now until unpin the owner does not touch the connection, and the keeper pings it and watches it. If the keeper finds it
- * lost it calls lost(ctx) once, from the keeper thread, without any lock held; after unpin returns it is never called. */
+ * lost it calls lost(ctx) once, from the keeper thread, without any lock held; after unpin returns it is never called (so unpin waits for a
+ * call that runs: never unpin from within lost, nor while holding a lock that lost takes). lost may be NULL. */
 void hf__checkout_pin(struct hf__checkout *checkout, void (*lost)(void *ctx), void *ctx);
 /* Waits for a ping in flight (bounded by two seconds), then the connection is the owner's again. False if it is lost. */
 bool hf__checkout_unpin(struct hf__checkout *checkout);

@@ -77,7 +77,8 @@ struct hf__strategy {
      * (lease: it did not, and the row is still ours: settle again), or HF_UNKNOWN (it cannot tell). */
     hf_status (*resolve)(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, struct hf__deadline deadline, hf_error *err);
 
-    /* Advisory on SQLite: lets go of the key in the process when the row is dropped without a settle. Others: NULL. */
+    /* Advisory only, else NULL: lets go of the key in the process when the row is dropped without a settle, because its connection is
+     * lost. Exactly one of settle and forget is called for each claimed row. */
     void (*forget)(struct hf__plan *plan, struct hf__row *row);
 };
 const struct hf__strategy *hf__strategy_of(enum hf__strategy_kind kind);
@@ -114,7 +115,15 @@ HF_CHECKED hf_status hf__plan_count(struct hf__plan *plan, struct hf__conn *conn
 /* A plain read: is any row of the subscription unfinished and due, or under a lease? */
 HF_CHECKED hf_status hf__plan_pending(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, bool *pending, hf_error *err);
 
-/* ---- enqueue (strategies/enqueue.c) ---- */
+/* Advisory lock: how many due rows render no key, and the id of one (malloc'd, NULL if there is none). They are never run, because a
+ * lock on nothing would exclude nothing; they must be reported. At most 1,000 are counted. Other strategies: 0. */
+HF_CHECKED hf_status hf__plan_keyless(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, size_t *count,
+                                      char **example, hf_error *err);
+
+/* An id for people, malloc'd: bytes in hexadecimal. NULL when memory is out. */
+char *hf__id_text(const struct hf__value *id);
+
+/* ---- enqueue (strategies/insert.c) ---- */
 struct hf__field {
     const char *column;
     struct hf__value value; /* TEXT, BYTES or NULL */

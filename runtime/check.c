@@ -1,0 +1,281 @@
+/* Looking before anything runs: check, the cost, the counts, the table's own statements. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/runtime.h"
+#include "strategies/cost.h"
+#include "strategies/findings.h"
+#include "strategies/strategy.h"
+
+#define DEFAULT_WORKERS 4
+
+/* ---- an admin connection ---- */
+
+typedef hf_status admin_fn(struct hf_runtime *runtime, struct hf__conn *conn, const struct hf_table *table, void *ctx, hf_error *err);
+
+static hf_status with_admin(struct hf_runtime *runtime, const struct hf_table *table, admin_fn *fn, void *ctx, hf_error *err)
+{
+    hf_status status = hf__runtime_usable(runtime, err);
+    if (status != HF_OK) {
+        return status;
+    }
+    if (!table) {
+        return hf__fail(err, HF_INVALID, "the table is NULL");
+    }
+    struct hf__checkout *checkout = NULL;
+    status = hf__runtime_acquire(runtime, HF__PURPOSE_ADMIN, &checkout, err);
+    if (status == HF_OK) {
+        status = fn(runtime, hf__checkout_conn(checkout), table, ctx, err);
+        hf__pool_release(checkout);
+    }
+    return status;
+}
+
+/* ---- check ---- */
+
+struct hf_findings {
+    struct hf__findings found;
+};
+
+static struct hf__cost_input cost_input(const struct hf_runtime *runtime, const struct hf_table *table, size_t workers)
+{
+    return (struct hf__cost_input){
+        .kind = hf__table_kind(table), .database = runtime->url->database, .workers = workers ? workers : DEFAULT_WORKERS};
+}
+
+static hf_status check_pool(const struct hf_runtime *runtime, const struct hf__cost_input *input, struct hf__findings *findings)
+{
+    size_t pool = runtime->options.pool_size;
+    struct hf__cost cost = hf__cost_of(input);
+    const char *strategy = hf__strategy_kind_name(input->kind);
+    if (pool == 0 || pool >= cost.pool_size) {
+        return HF_OK;
+    }
+    if (pool < cost.minimum) {
+        return hf__find(findings, HF__FINDING_ERROR, HF_INVALID,
+                        "the pool of %zu is too small: %s needs %zu at least, and %zu for %zu workers: set the pool's size to that, or to 0", pool,
+                        strategy, cost.minimum, cost.pool_size, input->workers);
+    }
+    return hf__find(findings, HF__FINDING_WARNING, HF_OK,
+                    "the pool of %zu is small: %s needs %zu for %zu workers; %zu of them can have a delivery in work at once", pool, strategy,
+                    cost.pool_size, input->workers, hf__cost_workers_within(input, pool));
+}
+
+struct check {
+    size_t workers;
+    struct hf__findings *findings;
+};
+
+static hf_status check(struct hf_runtime *runtime, struct hf__conn *conn, const struct hf_table *table, void *ctx, hf_error *err)
+{
+    const struct check *check = ctx;
+    struct hf__cost_input input = cost_input(runtime, table, check->workers);
+    hf_status status = hf__inspect(conn, table, hf__runtime_deadline(runtime), check->findings, err);
+    if (status == HF_OK && check_pool(runtime, &input, check->findings) != HF_OK) {
+        status = hf__fail_memory(err);
+    }
+    return status;
+}
+
+hf_status hf_check(hf_runtime *runtime, const hf_table *table, size_t workers, hf_findings **out, hf_error *err)
+{
+    struct hf_findings *findings = calloc(1, sizeof *findings);
+    if (!findings) {
+        return hf__fail_memory(err);
+    }
+    struct check ctx = {workers, &findings->found};
+    hf_status status = with_admin(runtime, table, check, &ctx, err);
+    if (status == HF_OK) {
+        *out = findings;
+    } else {
+        hf_findings_free(findings);
+    }
+    return status;
+}
+
+size_t hf_findings_count(const hf_findings *findings)
+{
+    return findings ? findings->found.n : 0;
+}
+
+hf_log_level hf_findings_level(const hf_findings *findings, size_t i)
+{
+    enum hf__finding_level level = i < hf_findings_count(findings) ? findings->found.list[i].level : HF__FINDING_INFO;
+    switch (level) {
+    case HF__FINDING_ERROR:
+        return HF_LOG_ERROR;
+    case HF__FINDING_WARNING:
+        return HF_LOG_WARNING;
+    case HF__FINDING_INFO:
+        return HF_LOG_INFO;
+    }
+    return HF_LOG_INFO;
+}
+
+const char *hf_findings_message(const hf_findings *findings, size_t i)
+{
+    return i < hf_findings_count(findings) ? findings->found.list[i].message : NULL;
+}
+
+hf_status hf_findings_status(const hf_findings *findings)
+{
+    return findings ? hf__findings_first_error(&findings->found, NULL) : HF_OK;
+}
+
+void hf_findings_free(hf_findings *findings)
+{
+    if (findings) {
+        hf__findings_free(&findings->found);
+    }
+    free(findings);
+}
+
+/* ---- the cost ---- */
+
+/* Writes as much as the caller's struct, from an older header perhaps, has room for. */
+static hf_status write_out(void *out, const void *from, size_t size, const char *what, hf_error *err)
+{
+    size_t room = 0;
+    memcpy(&room, out, sizeof room);
+    if (room < sizeof room) {
+        return hf__fail(err, HF_INVALID, "%s: start the struct with its _INIT macro", what);
+    }
+    memcpy((char *)out + sizeof room, (const char *)from + sizeof room, (room < size ? room : size) - sizeof room);
+    return HF_OK;
+}
+
+hf_status hf_cost_of(hf_runtime *runtime, const hf_table *table, size_t workers, hf_cost *out, hf_error *err)
+{
+    hf_status status = hf__runtime_usable(runtime, err);
+    if (status != HF_OK) {
+        return status;
+    }
+    if (!table) {
+        return hf__fail(err, HF_INVALID, "the table is NULL");
+    }
+    struct hf__cost_input input = cost_input(runtime, table, workers);
+    struct hf__cost cost = hf__cost_of(&input);
+    hf_cost answer = {
+        .held_per_delivery = (double)cost.held_per_delivery,
+        .held = cost.held,
+        .claim = cost.claim,
+        .settle = cost.settle,
+        .renew = cost.renew,
+        .listen = cost.listen,
+        .handler = cost.handler,
+        .spare = cost.spare,
+        .minimum = cost.minimum,
+        .pool_size = cost.pool_size,
+    };
+    return write_out(out, &answer, sizeof answer, "hf_cost_of", err);
+}
+
+/* ---- the counts ---- */
+
+static hf_status count(struct hf_runtime *runtime, struct hf__conn *conn, const struct hf_table *table, void *ctx, hf_error *err)
+{
+    struct hf__plan *plan = NULL;
+    struct hf__plan_options options = {.clock = runtime->clock};
+    struct hf__deadline deadline = hf__runtime_deadline(runtime);
+    hf_status status = hf__clock_due(runtime->clock) ? hf__clock_measure(runtime->clock, conn, deadline, err) : HF_OK;
+    if (status == HF_OK) {
+        status = hf__plan_open(conn, table, &options, deadline, &plan, err);
+    }
+    if (status == HF_OK) {
+        status = hf__plan_count(plan, conn, deadline, ctx, err);
+        hf__plan_close(plan);
+    }
+    return status;
+}
+
+hf_status hf_count(hf_runtime *runtime, const hf_table *table, hf_counts *out, hf_error *err)
+{
+    struct hf__counts counts = {0};
+    hf_status status = with_admin(runtime, table, count, &counts, err);
+    if (status != HF_OK) {
+        return status;
+    }
+    hf_counts answer = {
+        .due = counts.due,
+        .delayed = counts.delayed,
+        .in_work = counts.in_work,
+        .processed = counts.processed,
+        .dead = counts.dead,
+        .oldest_due_seconds = counts.oldest_due_seconds,
+    };
+    return write_out(out, &answer, sizeof answer, "hf_count", err);
+}
+
+/* ---- the table's own statements ---- */
+
+static void free_statements(char **statements, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        free(statements[i]);
+    }
+    free(statements);
+}
+
+static char *join(char *const *statements, size_t n)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *stream = open_memstream(&text, &len);
+    if (!stream) {
+        return NULL;
+    }
+    for (size_t i = 0; i < n; i++) {
+        fprintf(stream, "%s;\n", statements[i]);
+    }
+    bool failed = ferror(stream) != 0;
+    if (fclose(stream) != 0 || failed) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+hf_status hf_table_ddl(hf_runtime *runtime, const hf_table *table, char **out, hf_error *err)
+{
+    char **statements = NULL;
+    size_t n = 0;
+    hf_status status = hf__runtime_usable(runtime, err);
+    if (status == HF_OK) {
+        status = hf__ddl(table, runtime->url->database, &statements, &n, err);
+    }
+    if (status != HF_OK) {
+        return status;
+    }
+    *out = join(statements, n);
+    free_statements(statements, n);
+    return *out ? HF_OK : hf__fail_memory(err);
+}
+
+/* In one transaction, so that PostgreSQL and SQLite leave no half of a table behind; MySQL commits each statement by itself. */
+static hf_status run_statements(struct hf__conn *conn, char *const *statements, size_t n, struct hf__deadline deadline, hf_error *err)
+{
+    hf_status status = hf__conn_begin(conn, HF__ISOLATION_DEFAULT, HF__IMMEDIATE, deadline, err);
+    for (size_t i = 0; status == HF_OK && i < n; i++) {
+        status = hf__conn_exec(conn, statements[i], deadline, err);
+    }
+    return status == HF_OK ? hf__conn_commit(conn, deadline, err) : status; /* the pool rolls back what is left open */
+}
+
+static hf_status create(struct hf_runtime *runtime, struct hf__conn *conn, const struct hf_table *table, void *ctx, hf_error *err)
+{
+    (void)ctx;
+    char **statements = NULL;
+    size_t n = 0;
+    hf_status status = hf__ddl(table, runtime->url->database, &statements, &n, err);
+    if (status == HF_OK) {
+        status = run_statements(conn, statements, n, hf__runtime_deadline(runtime), err);
+        free_statements(statements, n);
+    }
+    return status;
+}
+
+hf_status hf_table_create(hf_runtime *runtime, const hf_table *table, hf_error *err)
+{
+    return with_admin(runtime, table, create, NULL, err);
+}

@@ -1,0 +1,214 @@
+/* holdfast enqueue: adds jobs, up to 1,000 in one call, each call all or nothing; prints their ids. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/command_common.h"
+
+enum { KEY_PAYLOAD = HF__KEY_OWN, KEY_PAYLOAD_FILE, KEY_SET, KEY_GROUP, KEY_COUNT, KEY_DELAY };
+
+#define CALL_LIMIT 1000 /* jobs in one hf_enqueue: bounds the memory, and the transaction */
+
+struct enqueue {
+    struct hf__target target;
+    const char *payload, *payload_file;
+    char *file_bytes;
+    hf_job job;
+    hf_field *fields;
+    size_t n_fields;
+    size_t count;
+};
+
+static void add_field(struct enqueue *enqueue, const char *arg, struct argp_state *state)
+{
+    const char *equals = strchr(arg, '=');
+    if (!equals || equals == arg) {
+        argp_error(state, "--set takes COLUMN=VALUE, not \"%s\"", arg);
+        return;
+    }
+    hf_field *grown = realloc(enqueue->fields, (enqueue->n_fields + 1) * sizeof *grown);
+    char *column = strndup(arg, (size_t)(equals - arg));
+    if (grown) {
+        enqueue->fields = grown;
+    }
+    if (!grown || !column) {
+        free(column);
+        argp_failure(state, HF__EXIT_FAILED, ENOMEM, "--set %s", arg);
+        return;
+    }
+    grown[enqueue->n_fields++] = (hf_field){.column = column, .value = equals + 1, .len = strlen(equals + 1)};
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct enqueue *enqueue = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &enqueue->target;
+        return 0;
+    case KEY_PAYLOAD:
+        enqueue->payload = hf__argument(arg);
+        return 0;
+    case KEY_PAYLOAD_FILE:
+        enqueue->payload_file = hf__argument(arg);
+        return 0;
+    case KEY_SET:
+        add_field(enqueue, hf__argument(arg), state);
+        return 0;
+    case KEY_GROUP:
+        enqueue->job.group = hf__argument(arg);
+        return 0;
+    case KEY_COUNT:
+        enqueue->count = hf__option_size(state, "--count", arg, 1, 1000000000);
+        return 0;
+    case KEY_DELAY:
+        enqueue->job.delay_ms = hf__option_seconds_ms(state, "--delay", arg, true);
+        return 0;
+    case ARGP_KEY_END:
+        if (enqueue->payload && enqueue->payload_file) {
+            argp_error(state, "--payload and --payload-file exclude each other");
+        }
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* The whole of a stream; owned. NULL with errno set. */
+static char *read_stream(FILE *stream, size_t *len)
+{
+    char *bytes = NULL;
+    size_t capacity = 0;
+    *len = 0;
+    do {
+        if (*len == capacity) {
+            capacity = capacity ? capacity * 2 : 65536;
+            char *grown = realloc(bytes, capacity);
+            if (!grown) {
+                free(bytes);
+                return NULL;
+            }
+            bytes = grown;
+        }
+        *len += fread(bytes + *len, 1, capacity - *len, stream);
+    } while (!feof(stream) && !ferror(stream));
+    if (ferror(stream)) {
+        free(bytes);
+        return NULL;
+    }
+    return bytes;
+}
+
+static int read_payload(struct enqueue *enqueue)
+{
+    if (enqueue->payload) {
+        enqueue->job.payload = enqueue->payload;
+        enqueue->job.payload_len = strlen(enqueue->payload);
+    }
+    if (!enqueue->payload_file) {
+        return HF__EXIT_DONE;
+    }
+    FILE *file = fopen(enqueue->payload_file, "re");
+    enqueue->file_bytes = file ? read_stream(file, &enqueue->job.payload_len) : NULL;
+    int code = enqueue->file_bytes ? HF__EXIT_DONE : hf__command_fail_text("--payload-file %s: %s", enqueue->payload_file, strerror(errno));
+    enqueue->job.payload = enqueue->file_bytes;
+    if (file) {
+        fclose(file);
+    }
+    return code;
+}
+
+/* Jobs in one call, and their ids on stdout. Where the database cannot tell ids there are none to print. */
+static hf_status add(hf_runtime *runtime, const hf_table *table, const hf_job *jobs, size_t n, hf_error *err)
+{
+    static bool no_ids;
+    hf_enqueued *ids = NULL;
+    hf_status status = HF_UNSUPPORTED;
+    if (!no_ids) {
+        status = hf_enqueue(runtime, table, jobs, n, &ids, err);
+    }
+    if (status == HF_UNSUPPORTED) {
+        if (!no_ids) {
+            hf__command_logf(HF_LOG_WARNING, "the ids are not printed: %s", err->message);
+        }
+        no_ids = true;
+        return hf_enqueue(runtime, table, jobs, n, NULL, err);
+    }
+    for (size_t i = 0; i < hf_enqueued_count(ids); i++) {
+        puts(hf_enqueued_id(ids, i));
+    }
+    hf_enqueued_free(ids);
+    return status;
+}
+
+static int add_all(const struct enqueue *enqueue, hf_runtime *runtime, const hf_table *table, const hf_job *jobs)
+{
+    hf_error err = {0};
+    for (size_t done = 0; done < enqueue->count;) {
+        size_t left = enqueue->count - done;
+        size_t n = left < CALL_LIMIT ? left : CALL_LIMIT;
+        if (add(runtime, table, jobs, n, &err) != HF_OK) {
+            int flushed = hf__command_flush();
+            int code = hf__command_fail(&err);
+            if (done > 0) {
+                code = hf__command_fail_text("%zu of %zu jobs had been enqueued before that", done, enqueue->count);
+            }
+            return flushed == HF__EXIT_DONE ? code : HF__EXIT_FAILED;
+        }
+        done += n;
+    }
+    return hf__command_flush();
+}
+
+static int run(hf_runtime *runtime, const hf_table *table, void *ctx)
+{
+    struct enqueue *enqueue = ctx;
+    int code = read_payload(enqueue);
+    if (code != HF__EXIT_DONE) {
+        return code;
+    }
+    size_t n = enqueue->count < CALL_LIMIT ? enqueue->count : CALL_LIMIT;
+    hf_job *jobs = calloc(n, sizeof *jobs);
+    if (!jobs) {
+        return hf__command_fail_text("out of memory");
+    }
+    enqueue->job.fields = enqueue->fields;
+    enqueue->job.n_fields = enqueue->n_fields;
+    for (size_t i = 0; i < n; i++) {
+        jobs[i] = enqueue->job;
+    }
+    code = add_all(enqueue, runtime, table, jobs);
+    free(jobs);
+    return code;
+}
+
+static void free_enqueue(struct enqueue *enqueue)
+{
+    for (size_t i = 0; i < enqueue->n_fields; i++) {
+        free((char *)(uintptr_t)enqueue->fields[i].column);
+    }
+    free(enqueue->fields);
+    free(enqueue->file_bytes);
+}
+
+int hf__command_enqueue(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"payload", KEY_PAYLOAD, "TEXT", 0, "What the job's handler reads", 0},
+        {"payload-file", KEY_PAYLOAD_FILE, "FILE", 0, "The same from a file, byte by byte", 0},
+        {"set", KEY_SET, "COLUMN=VALUE", 0, "A further column of the row; may be repeated", 0},
+        {"group", KEY_GROUP, "GROUP", 0, "The job's group", 0},
+        {"count", KEY_COUNT, "N", 0, "N equal jobs (default 1). Up to 1000 are added in one step, all of them or none", 0},
+        {"delay", KEY_DELAY, "SECONDS", 0, "Due so much later; a fraction is allowed", 0},
+        {0},
+    };
+    static const struct argp_child children[] = {{&hf__target_argp, 0, NULL, 0}, {0}};
+    static const struct argp argp = {.options = options, .parser = parse, .doc = "Adds jobs and prints their ids, one on a line.",
+                                     .children = children};
+    struct enqueue enqueue = {.job = HF_JOB_INIT, .count = 1};
+    hf__command_parse(&argp, "enqueue", argc, argv, &enqueue);
+    int code = hf__target_run(&enqueue.target, NULL, run, &enqueue);
+    free_enqueue(&enqueue);
+    return code;
+}

@@ -1,0 +1,222 @@
+#include "runtime/delivery.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The moving mean of handler times weighs the newest with this share. */
+#define MEAN_SHARE 16.0
+
+struct hf_delivery *hf__delivery_new(struct hf_subscription *subscription)
+{
+    struct hf_delivery *delivery = calloc(1, sizeof *delivery);
+    if (!delivery)
+        return NULL;
+    delivery->subscription = subscription;
+    delivery->delay_ms = -1;
+    hf__gate_init(&delivery->changed);
+    return delivery;
+}
+
+void hf__delivery_free(struct hf_delivery *delivery)
+{
+    if (!delivery)
+        return;
+    hf__row_free(delivery->row);
+    free(delivery->reason);
+    free(delivery);
+}
+
+static void write_group(struct hf_delivery *delivery)
+{
+    const struct hf__value *group = &delivery->row->group;
+    if (group->type == HF__INT)
+        snprintf(delivery->group_text, sizeof delivery->group_text, "%" PRId64, group->i);
+    else if (group->type == HF__UINT)
+        snprintf(delivery->group_text, sizeof delivery->group_text, "%" PRIu64, group->u);
+}
+
+void hf__delivery_fill(struct hf_delivery *delivery, struct hf__row *row)
+{
+    struct hf_subscription *subscription = delivery->subscription;
+    delivery->row = row;
+    delivery->refs = 1;
+    delivery->claimed_ns = hf__monotonic_ns();
+    atomic_store(&delivery->lease_until_us, row->token_us);
+    write_group(delivery);
+    TAILQ_INSERT_TAIL(&subscription->work, delivery, work);
+    subscription->count.claimed++;
+    if (++subscription->n_work > subscription->peak_work)
+        subscription->peak_work = subscription->n_work;
+}
+
+void hf__delivery_begin(struct hf_delivery *delivery)
+{
+    struct hf_subscription *subscription = delivery->subscription;
+    delivery->state = HF__RUNNING;
+    delivery->handling = true;
+    delivery->refs++;
+    delivery->begun_ns = hf__monotonic_ns();
+    if (subscription->watchdog)
+        hf__rouse(&subscription->watchdog->sleeper);
+}
+
+struct hf_delivery *hf__delivery_unref(struct hf_delivery *delivery)
+{
+    struct hf_subscription *subscription = delivery->subscription;
+    if (--delivery->refs > 0)
+        return NULL;
+    TAILQ_REMOVE(&subscription->work, delivery, work);
+    if (--subscription->n_work == 0 && subscription->stopping) {
+        if (subscription->settler)
+            hf__rouse(&subscription->settler->sleeper);
+        if (subscription->renewer)
+            hf__rouse(&subscription->renewer->sleeper);
+        if (subscription->watchdog)
+            hf__rouse(&subscription->watchdog->sleeper);
+    }
+    return delivery;
+}
+
+/* ---- running the handler ---- */
+
+static void note_time(struct hf_subscription *subscription, int64_t ns)
+{
+    double us = (double)ns / 1000.0;
+    hf__histogram_record(&subscription->handler_time, ns / 1000);
+    if (subscription->mean_handler_us > 0)
+        subscription->mean_handler_us += (us - subscription->mean_handler_us) / MEAN_SHARE;
+    else
+        subscription->mean_handler_us = us > 1 ? us : 1;
+}
+
+static enum hf__action action_of(hf_outcome outcome)
+{
+    switch (outcome) {
+    case HF_ACK:
+        return HF__ACK;
+    case HF_RETRY:
+        return HF__RETRY;
+    case HF_REJECT:
+        return HF__REJECT;
+    case HF_RETRY_AFTER:
+    case HF_DEFER:
+        break;
+    }
+    return HF__RETRY_AFTER;
+}
+
+static hf_outcome call_handler(struct hf_delivery *delivery)
+{
+    struct hf_subscription *subscription = delivery->subscription;
+    const struct hf_runtime *before = hf__mark_handler(subscription->runtime);
+    hf_outcome outcome = subscription->handler(delivery, subscription->ctx);
+    (void)hf__mark_handler(before);
+    if (outcome <= HF_DEFER)
+        return outcome;
+    hf__log(subscription->runtime, HF_LOG_ERROR, "%s: the handler of row %s returned %d, which is no hf_outcome; taken as HF_RETRY_AFTER",
+            subscription->table->display, delivery->row->id_text, (int)outcome);
+    return HF_RETRY_AFTER;
+}
+
+bool hf__delivery_run(struct hf_delivery *delivery)
+{
+    struct hf_subscription *subscription = delivery->subscription;
+    hf_outcome outcome = call_handler(delivery);
+    pthread_mutex_lock(&subscription->lock);
+    if (outcome == HF_DEFER && delivery->state == HF__RUNNING)
+        delivery->state = HF__DEFERRED;
+    while (delivery->state == HF__DEFERRED)
+        (void)hf__gate_wait(&delivery->changed, &subscription->lock, hf__never());
+    note_time(subscription, hf__monotonic_ns() - delivery->begun_ns);
+    delivery->handling = false;
+    delivery->on_cancel = NULL;
+    bool ours = delivery->state == HF__RUNNING;
+    if (ours)
+        hf__delivery_decide(delivery, delivery->drained ? HF__GIVE_BACK : action_of(outcome));
+    while (delivery->calling)
+        (void)hf__gate_wait(&delivery->changed, &subscription->lock, hf__never());
+    pthread_mutex_unlock(&subscription->lock);
+    return ours;
+}
+
+/* ---- what a handler may ask ---- */
+
+const char *hf_delivery_id(const hf_delivery *d)
+{
+    return d->row->id_text;
+}
+
+bool hf_delivery_id_int(const hf_delivery *d, int64_t *out)
+{
+    const struct hf__value *id = &d->row->id;
+    return (id->type == HF__INT || id->type == HF__UINT) && hf__value_int(id, out);
+}
+
+int64_t hf_delivery_attempt(const hf_delivery *d)
+{
+    return d->row->attempt;
+}
+
+static bool is_string(const struct hf__value *value)
+{
+    return value->type == HF__TEXT || value->type == HF__BYTES;
+}
+
+const void *hf_delivery_payload(const hf_delivery *d, size_t *len)
+{
+    const struct hf__value *payload = &d->row->payload;
+    bool any = is_string(payload);
+    if (len)
+        *len = any ? payload->s.len : 0;
+    return any ? payload->s.data : NULL;
+}
+
+const char *hf_delivery_headers(const hf_delivery *d)
+{
+    return is_string(&d->row->headers) ? d->row->headers.s.data : NULL;
+}
+
+const char *hf_delivery_group(const hf_delivery *d)
+{
+    if (is_string(&d->row->group))
+        return d->row->group.s.data;
+    return d->group_text[0] ? d->group_text : NULL;
+}
+
+const char *hf_delivery_key(const hf_delivery *d)
+{
+    return d->row->key;
+}
+
+int64_t hf_delivery_lease_until_us(const hf_delivery *d)
+{
+    return d->subscription->lease ? atomic_load(&d->lease_until_us) : 0;
+}
+
+hf_subscription *hf_delivery_subscription(const hf_delivery *d)
+{
+    return d->subscription;
+}
+
+void hf_delivery_set_delay(hf_delivery *d, int64_t delay_ms)
+{
+    d->delay_ms = delay_ms < 0 ? 0 : delay_ms;
+}
+
+hf_status hf_delivery_set_reason(hf_delivery *d, const char *reason, size_t len)
+{
+    char *copy = NULL;
+    if (reason) {
+        copy = malloc(len + 1);
+        if (!copy)
+            return HF_NO_MEMORY;
+        memcpy(copy, reason, len);
+        copy[len] = '\0';
+    }
+    free(d->reason);
+    d->reason = copy;
+    d->reason_len = copy ? len : 0;
+    return HF_OK;
+}

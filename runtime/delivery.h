@@ -1,0 +1,118 @@
+/* A delivery: one claimed row on its way through a handler.
+ *
+ *   READY     claimed; its handler has not begun
+ *   RUNNING   its handler runs
+ *   DEFERRED  its handler returned HF_DEFER; its worker waits until hf_delivery_settle has settled it
+ *   SETTLING  its outcome is decided and on its way to the database
+ *   DONE      the database has answered, or the row is known not to be ours any more
+ *
+ *   READY --hf__delivery_begin--> RUNNING --hf__delivery_run--> DEFERRED
+ *     |                              |                             |
+ *     +------hf__delivery_decide-----+-----------------------------+---> SETTLING --hf__delivery_finish--> DONE
+ *
+ * Invariants, all under the subscription's lock:
+ *  - The outcome is decided once: by the handler's return, by hf_delivery_settle, or for a row that goes back unrun.
+ *  - While `renewing` is set the renewer owns the row's token: nobody sends a settle, and the delivery is on no settle list.
+ *    The renewer passes it on when the renewal is answered. Once `sent` is set it is never renewed again.
+ *  - The thread that moves it to SETTLING owns the checkout (held engine); in the lease engine the settler owns the row from then on.
+ *  - `lost` means that the database said so, or the connection that held the row is gone: nothing is sent, nothing is reported as done.
+ *  - A delivery is freed with its last reference. One belongs to the row until DONE, one to the worker while the handler runs,
+ *    one to each caller of hf_delivery_settle and to a callback in progress. */
+#ifndef HF_RUNTIME_DELIVERY_H
+#define HF_RUNTIME_DELIVERY_H
+
+#include "runtime/subscription.h"
+
+enum hf__delivery_state { HF__READY, HF__RUNNING, HF__DEFERRED, HF__SETTLING, HF__DONE };
+
+/* A caller of hf_delivery_settle that waits for the answer. */
+struct hf__answer {
+    hf_status status;
+    hf_error error;
+};
+
+struct hf_delivery {
+    struct hf_subscription *subscription;
+    struct hf__row *row; /* its values are constant; its tokens belong to claimer, renewer and settler in turn */
+    char group_text[24]; /* of a group that is a number */
+
+    /* Set by the handler's thread before the settle; read by whoever settles, after it. */
+    int64_t delay_ms;    /* negative: the subscription's backoff */
+    char *reason;
+    size_t reason_len;
+
+    atomic_int cancel;         /* an hf_cancel; written under the lock */
+    _Atomic int64_t lease_until_us;
+
+    /* Guarded by the subscription's lock. */
+    TAILQ_ENTRY(hf_delivery) work, queue, lease; /* queue: ready, settling or again */
+    enum hf__delivery_state state;
+    unsigned refs;
+    bool handling;     /* the handler has begun and not ended, a deferred one included */
+    bool timed_out;    /* the watchdog has seen it */
+    bool abandoned;    /* no longer renewed */
+    bool drained;      /* flagged at the drain limit: goes back when the handler returns */
+    bool lost;
+    bool leased;       /* on the leases list */
+    bool renewing;
+    bool sent;         /* a settle was sent */
+    bool uncertain;    /* a settle was sent and its answer never came */
+    unsigned tries;    /* of the settle */
+    enum hf__action action;
+    int64_t delay_us;
+    int64_t claimed_ns, begun_ns;
+    int64_t held_ns;   /* lease: when the claim or the last renewal that succeeded was sent */
+    int64_t renew_ns;  /* lease: when to renew it */
+    int64_t again_ns;  /* when to try the settle again */
+    struct hf__gate changed; /* cancelled, settled, callback ended */
+    void (*on_cancel)(hf_delivery *delivery, hf_cancel why, void *ctx);
+    void *on_cancel_ctx;
+    bool calling;            /* on_cancel is being called, by caller */
+    pthread_t caller;
+    struct hf__answer *answer; /* of the caller of hf_delivery_settle, if one waits */
+
+    /* Held engine: what holds the row. Owned by the worker, then by the thread that settles. */
+    struct hf__checkout *checkout;
+};
+
+/* A blank one, to be filled when a row has been claimed: memory runs out before a claim, not after it. NULL when it does. */
+struct hf_delivery *hf__delivery_new(struct hf_subscription *subscription);
+void hf__delivery_free(struct hf_delivery *delivery); /* NULL is allowed */
+
+/* "Locked": the caller holds the subscription's lock. */
+
+/* Locked: takes the row over; the delivery joins `work` as READY with the row's reference. */
+void hf__delivery_fill(struct hf_delivery *delivery, struct hf__row *row);
+/* Locked: READY -> RUNNING, with the worker's reference. */
+void hf__delivery_begin(struct hf_delivery *delivery);
+/* Runs the handler, and what it deferred. True: the handler's return has decided the outcome, and the caller must settle.
+ * False: hf_delivery_settle has. Not locked. */
+bool hf__delivery_run(struct hf_delivery *delivery);
+/* Locked: decides. */
+void hf__delivery_decide(struct hf_delivery *delivery, enum hf__action action);
+/* What goes to the database. */
+struct hf__change hf__delivery_change(struct hf_delivery *delivery);
+/* Locked: SETTLING -> DONE: counts, answers who waits. */
+void hf__delivery_finish(struct hf_delivery *delivery, hf_status status, const hf_error *err);
+/* Says in the log what is worth saying about an outcome that has its final status. Not locked, before _finish. */
+void hf__delivery_report(struct hf_delivery *delivery, hf_status status, const hf_error *err);
+/* Locked: drops a reference. Returns the delivery when it was the last: the caller frees it once unlocked. */
+struct hf_delivery *hf__delivery_unref(struct hf_delivery *delivery) __attribute__((warn_unused_result));
+/* Locked; unlocks while it calls the user's callback, so lists may have changed when it returns. The delivery still exists. */
+void hf__delivery_cancel(struct hf_delivery *delivery, hf_cancel why);
+
+/* Held engine: settles on the delivery's connection. Called by the thread that decided. */
+void hf__held_settle(struct hf_delivery *delivery);
+/* Lease engine, locked: on to the settler (or to the renewer first, which passes it on). */
+void hf__lease_settle(struct hf_delivery *delivery);
+/* Lease engine, locked: to the renewals, sorted by renew_ns; and out of them. */
+void hf__lease_watch(struct hf_delivery *delivery, int64_t renew_ns);
+void hf__lease_unwatch(struct hf_delivery *delivery);
+/* Lease engine, locked: a row that waits may be begun: wakes an idle worker for it. */
+void hf__lease_offer(struct hf_subscription *subscription);
+/* Lease engine, locked: how many rows a claim may ask for now; 0: it would be too many or too early. */
+size_t hf__lease_room(const struct hf_subscription *subscription);
+/* Locked: no handler runs and nothing will be claimed any more: the helpers may end. */
+bool hf__nothing_more(const struct hf_subscription *subscription);
+
+#endif

@@ -1,0 +1,261 @@
+/* Advisory lock: a session lock on a key rendered from the row, no transaction open. The connection that holds the lock stays with the
+ * delivery; on SQLite the process holds the key instead. Attempts are counted by the take. (spec.md, section 4) */
+#include <stdlib.h>
+#include <string.h>
+
+#include "strategies/plan.h"
+
+extern const struct hf__strategy hf__advisory_lock;
+
+#define CANDIDATES 16  /* looked at in one round */
+#define ROUNDS 8       /* each leaves out the keys that the last one found held */
+
+struct search {
+    struct hf__plan *plan;
+    struct hf__conn *conn;
+    struct hf__deadline deadline;
+    char *excluded[HF__LIST_MAX]; /* keys known to be held, by us or elsewhere */
+    size_t n_excluded;
+    struct hf__row *found;
+    hf_error *err;
+};
+
+static struct hf__value key_value(const struct hf__plan *plan, const char *key)
+{
+    return plan->dialect->key_is_bytes ? hf__bytes(key, strlen(key)) : hf__text(key);
+}
+
+static bool is_one(const struct hf__rows *rows)
+{
+    int64_t answer;
+    return rows->count == 1 && hf__value_int(hf__cell(rows, 0, 0), &answer) && answer == 1;
+}
+
+/* Runs the lock or the unlock of one literal key; *yes is its answer. */
+static hf_status ask_lock(struct hf__plan *plan, struct hf__conn *conn, const struct hf__rendered *statement, const char *key, bool *yes,
+                          struct hf__deadline deadline, hf_error *err)
+{
+    struct hf__args args;
+    struct hf__rows rows;
+    hf__rows_init(&rows);
+    hf__plan_args(plan, &args, 0);
+    args.one[HF__P_KEY] = hf__text(key);
+    hf_status status = hf__sql_run(conn, statement, &args, &rows, deadline, err);
+    *yes = status == HF_OK && is_one(&rows);
+    hf__rows_free(&rows);
+    return status;
+}
+
+/* A lock that the database does not confirm as released goes with its session. */
+static void unlock(struct hf__plan *plan, struct hf__conn *conn, const char *key, struct hf__deadline deadline)
+{
+    bool yes = true;
+    if (plan->sql.unlock.text && !conn->lost) {
+        hf_status status = ask_lock(plan, conn, &plan->sql.unlock, key, &yes, deadline, NULL);
+        if (status != HF_OK || !yes) conn->retire = true;
+    }
+    hf__keys_drop(plan->keys, key);
+}
+
+/* Gets the key for this process and for this session. *yes: it is ours now. */
+static hf_status lock(struct search *search, const char *key, bool *yes)
+{
+    *yes = false;
+    int taken = hf__keys_take(search->plan->keys, key);
+    if (taken < 0) return hf__fail_memory(search->err);
+    if (taken == 0) return HF_OK;
+    *yes = true;
+    if (!search->plan->sql.try_lock.text) return HF_OK;
+    hf_status status = ask_lock(search->plan, search->conn, &search->plan->sql.try_lock, key, yes, search->deadline, search->err);
+    if (status != HF_OK) search->conn->retire = true; /* it may hold the lock all the same */
+    if (!*yes) hf__keys_drop(search->plan->keys, key);
+    return status;
+}
+
+static void exclude(struct search *search, const char *key)
+{
+    if (search->n_excluded == HF__LIST_MAX) return;
+    char *copy = strdup(key);
+    if (copy) search->excluded[search->n_excluded++] = copy;
+}
+
+/* ---- the take ---- */
+
+static void take_args(struct search *search, const struct hf__row *candidate, struct hf__args *args)
+{
+    hf__plan_args(search->plan, args, hf__clock_now_us(search->plan->clock));
+    hf__args_row(search->plan, args, candidate);
+    args->one[HF__P_KEY] = key_value(search->plan, candidate->key);
+}
+
+/* The row under its lock, if it is still what the candidate showed: counts the attempt and reads it. */
+static hf_status take(struct search *search, const struct hf__row *candidate)
+{
+    struct hf__plan *plan = search->plan;
+    struct hf__args args;
+    struct hf__rows rows;
+    hf__rows_init(&rows);
+    take_args(search, candidate, &args);
+    bool counts = plan->sql.take.text != NULL;
+    const struct hf__rendered *first = counts ? &plan->sql.take : &plan->sql.taken;
+    hf_status status = hf__sql_run(search->conn, first, &args, &rows, search->deadline, search->err);
+    bool ours = status == HF_OK && (counts ? rows.matched == 1 : rows.count == 1);
+    if (ours && rows.count == 0) status = hf__sql_run(search->conn, &plan->sql.taken, &args, &rows, search->deadline, search->err);
+    if (status == HF_OK && ours && rows.count == 1) {
+        search->found = hf__row_read(plan, &rows, 0, 0);
+        if (!search->found) status = hf__fail_memory(search->err);
+        if (search->found) search->found->attempt = candidate->attempt;
+    }
+    hf__rows_free(&rows);
+    return status;
+}
+
+static hf_status try_candidate(struct search *search, const struct hf__row *candidate)
+{
+    bool ours;
+    hf_status status = lock(search, candidate->key, &ours);
+    if (status != HF_OK) return status;
+    if (!ours) {
+        exclude(search, candidate->key);
+        return HF_OK;
+    }
+    status = take(search, candidate);
+    if (!search->found) unlock(search->plan, search->conn, candidate->key, search->deadline);
+    return status;
+}
+
+/* ---- the search ---- */
+
+static bool seen_before(const struct search *search, const struct hf__row *candidate)
+{
+    for (size_t i = 0; i < search->n_excluded; i++)
+        if (strcmp(search->excluded[i], candidate->key) == 0) return true;
+    return false;
+}
+
+static struct hf__row *candidate_of(const struct hf__plan *plan, const struct hf__rows *rows, size_t r)
+{
+    struct hf__row *row = calloc(1, sizeof *row);
+    const struct hf__value *key = hf__cell(rows, r, 1);
+    if (!row || (key->type != HF__TEXT && key->type != HF__BYTES)) {
+        free(row);
+        return NULL;
+    }
+    row->id = *hf__cell(rows, r, 0);
+    row->key = (char *)(uintptr_t)key->s.data; /* both borrow from rows */
+    row->id_text = row->key;
+    if (HF__HAS(plan, ATTEMPT)) (void)hf__value_int(hf__cell(rows, r, 2), &row->attempt);
+    return row;
+}
+
+static hf_status read_candidates(struct search *search, struct hf__rows *rows)
+{
+    struct hf__plan *plan = search->plan;
+    struct hf__args args;
+    struct hf__value excluded[HF__LIST_MAX];
+    hf__plan_args(plan, &args, hf__clock_now_us(plan->clock));
+    args.one[HF__P_LIMIT] = hf__int(CANDIDATES);
+    for (size_t i = 0; i < search->n_excluded; i++) excluded[i] = key_value(plan, search->excluded[i]);
+    args.many[HF__P_EXCLUDED] = excluded;
+    args.n_many[HF__P_EXCLUDED] = search->n_excluded;
+    size_t list = search->n_excluded ? hf__list_for(search->n_excluded) + 1 : 0;
+    return hf__sql_run(search->conn, &plan->sql.candidates[list], &args, rows, search->deadline, search->err);
+}
+
+/* One round; *more tells whether another, with more keys left out, may find something. */
+static hf_status search_round(struct search *search, bool *more)
+{
+    struct hf__rows rows;
+    hf__rows_init(&rows);
+    hf_status status = read_candidates(search, &rows);
+    *more = status == HF_OK && rows.count == CANDIDATES;
+    for (size_t r = 0; status == HF_OK && r < rows.count && !search->found; r++) {
+        struct hf__row *candidate = candidate_of(search->plan, &rows, r);
+        if (!candidate)
+            status = hf__fail_memory(search->err);
+        else if (!seen_before(search, candidate))
+            status = try_candidate(search, candidate);
+        free(candidate);
+    }
+    hf__rows_free(&rows);
+    return status;
+}
+
+static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, size_t limit, struct hf__deadline deadline, struct hf__row **rows,
+                       size_t *n, hf_error *err)
+{
+    struct search search = { .plan = plan, .conn = conn, .deadline = deadline, .err = err };
+    (void)limit; /* a session holds one key */
+    *n = 0;
+    long held = hf__keys_list(plan->keys, search.excluded, HF__LIST_MAX);
+    if (held < 0) return hf__fail_memory(err);
+    search.n_excluded = (size_t)held;
+    bool more = true;
+    hf_status status = HF_OK;
+    for (unsigned round = 0; round < ROUNDS && more && !search.found && status == HF_OK; round++) status = search_round(&search, &more);
+    for (size_t i = 0; i < search.n_excluded; i++) free(search.excluded[i]);
+    if (!search.found) return status;
+    rows[0] = search.found;
+    *n = 1;
+    return HF_OK;
+}
+
+/* ---- settle ---- */
+
+static hf_status write_change(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, struct hf__deadline deadline, hf_error *err)
+{
+    unsigned attempt = 0;
+    /* The take has counted, so a retry, and a row given back, say nothing to the database but the reason. */
+    if (change->action == HF__RETRY && !change->reason) return HF_OK;
+    hf_status status;
+    do {
+        status = hf__change_one(plan, conn, change, HF_LOST, deadline, err);
+    } while (status == HF_TRANSIENT && !conn->lost && attempt < 8 && hf__backoff(attempt++, deadline));
+    return status;
+}
+
+static hf_status settle(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *changes, size_t n, struct hf__deadline deadline,
+                        hf_error *err)
+{
+    hf_status first = HF_OK;
+    for (size_t i = 0; i < n; i++) {
+        struct hf__change *change = &changes[i];
+        hf_status status = write_change(plan, conn, change, deadline, err);
+        bool no_answer = (status == HF_LOST || status == HF_TIMEOUT) && conn->lost;
+        change->status = no_answer ? HF_UNKNOWN : status;
+        unlock(plan, conn, change->row->key, deadline);
+        if (status != HF_OK && !(status == HF_LOST && !no_answer) && first == HF_OK) first = change->status;
+    }
+    return first;
+}
+
+static hf_status resolve(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, struct hf__deadline deadline, hf_error *err)
+{
+    struct hf__seen seen;
+    hf_status status = hf__read_row(plan, conn, change->row, deadline, &seen, err);
+    if (status != HF_OK) return status;
+    bool acks = change->action == HF__ACK || change->action == HF__REJECT;
+    bool same = seen.found && !seen.processed && (seen.stored == 0 || seen.stored == hf__stored_attempt(plan, change->row));
+    if (acks)
+        change->status = !seen.found || seen.processed ? HF_OK : HF_LOST;
+    else if (change->action == HF__RETRY_AFTER)
+        change->status = same ? HF_LOST : HF_UNKNOWN;
+    else
+        change->status = HF_OK; /* the row is free again, as it was to be */
+    return HF_OK;
+}
+
+static void forget(struct hf__plan *plan, struct hf__row *row)
+{
+    hf__keys_drop(plan->keys, row->key);
+}
+
+const struct hf__strategy hf__advisory_lock = {
+    .size = sizeof(struct hf__strategy),
+    .kind = HF__ADVISORY_LOCK,
+    .holds = HF__PURPOSE_ADVISORY_LOCK,
+    .claim = claim,
+    .settle = settle,
+    .resolve = resolve,
+    .forget = forget,
+};

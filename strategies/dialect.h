@@ -1,0 +1,51 @@
+/* What the databases say differently. A dialect is one file and one row in hf__dialect_of(). */
+#ifndef HF_STRATEGIES_DIALECT_H
+#define HF_STRATEGIES_DIALECT_H
+
+#include "strategies/sql.h"
+
+struct hf__plan;
+
+struct hf__dialect {
+    size_t size;
+    enum hf__database database;
+    int floor[3];         /* the version that each strategy needs, by enum hf__strategy_kind; 0: not offered */
+    int mariadb_floor[3]; /* the same where the server is MariaDB */
+    const char *greatest, *least;
+    bool nulls_last;      /* an ascending order puts NULL last unless told otherwise */
+    bool null_order;      /* NULLS FIRST and NULLS LAST may be written */
+    bool any_case;        /* column names are compared without case */
+
+    /* A key's pieces as text, and the concatenation of them. */
+    void (*key_column)(struct hf__sql *sql, const char *column);
+    void (*key_literal)(struct hf__sql *sql, unsigned index);
+    const char *key_open, *key_comma, *key_close;
+    /* Around a key so that comparing it is comparing its bytes. */
+    const char *bytes_open, *bytes_close;
+    bool key_is_bytes; /* bind keys that are compared as BYTES, not as TEXT */
+
+    /* Session locks on the parameter $1 or ?, answering 1 when it was got or given back. NULL: keys are kept in the process. */
+    const char *try_lock, *unlock;
+
+    /* A lease's claim in one statement that returns the rows. NULL: a locking read, then a change of the rows that it found. */
+    void (*lease_claim)(struct hf__sql *sql, const struct hf__plan *plan);
+    /* Many rows in one statement that answers with the ids that matched; rows come as arrays. NULL: not so. */
+    void (*ack_set)(struct hf__sql *sql, const struct hf__plan *plan);
+    void (*renew_set)(struct hf__sql *sql, const struct hf__plan *plan);
+    /* Changes of many rows are a locking read by id, then one change by a list of ids. (Neither: row by row in one transaction.) */
+    bool locking_read;
+    bool returning;    /* UPDATE .. RETURNING on a single row */
+    bool one_writer;   /* a transaction that will write begins as a writer */
+    bool savepoint_saves_locks; /* an error of the settle can be undone alone, keeping the row's lock */
+
+    /* The column's type, default and constraints in a table of ours. */
+    void (*column_type)(struct hf__sql *sql, enum hf__role role);
+    const char *key_column_type;  /* for a column that only the key names */
+    const char *(*table_options)(const struct hf_table *table);
+    bool partial_index;
+};
+
+extern const struct hf__dialect hf__dialect_postgres, hf__dialect_mysql, hf__dialect_sqlite;
+const struct hf__dialect *hf__dialect_of(enum hf__database database);
+
+#endif

@@ -1,0 +1,382 @@
+/* Lease: an expiry in the row, committed before the handler runs; no connection while it runs. The expiry is the delivery's token: a
+ * settle names it (and the attempt) and takes effect only while the row still has it. (spec.md, section 3) */
+#include <stdlib.h>
+#include <string.h>
+
+#include "strategies/group.h"
+#include "strategies/plan.h"
+
+extern const struct hf__strategy hf__lease;
+
+/* Where no attempt tells two claims of one row apart the expiry itself must: up to a quarter second of it is random. */
+#define RANDOM_TAIL_US 250000
+
+static int64_t expiry_from(const struct hf__plan *plan, int64_t now_us)
+{
+    int64_t tail = HF__HAS(plan, ATTEMPT) ? 0 : (int64_t)hf__random_below(RANDOM_TAIL_US);
+    return hf__round_up(now_us + plan->table->lease_us + tail, plan->token_unit_us);
+}
+
+static hf_status begin(const struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, hf_error *err)
+{
+    return hf__conn_begin(conn, HF__READ_COMMITTED, plan->table->mode, deadline, err);
+}
+
+static void undo(struct hf__conn *conn, struct hf__deadline deadline)
+{
+    if (conn->lost || hf__conn_transaction(conn) == HF__TX_NONE) return;
+    if (hf__conn_rollback(conn, deadline, NULL) != HF_OK) conn->retire = true;
+}
+
+/* ---- claim ---- */
+
+/* The rows that a locking read found get their lease in the same transaction. */
+static hf_status write_leases(struct hf__plan *plan, struct hf__conn *conn, struct hf__args *args, const struct hf__rows *found,
+                              struct hf__deadline deadline, hf_error *err)
+{
+    struct hf__value ids[HF__LIST_MAX];
+    struct hf__rows answer;
+    hf_status status = HF_OK;
+    hf__rows_init(&answer);
+    args->many[HF__P_ID] = ids;
+    for (size_t done = 0; done < found->count && status == HF_OK;) {
+        size_t n = found->count - done < HF__LIST_MAX ? found->count - done : HF__LIST_MAX;
+        for (size_t i = 0; i < n; i++) ids[i] = *hf__cell(found, done + i, 0);
+        args->n_many[HF__P_ID] = n;
+        status = hf__sql_run(conn, &plan->sql.lease_list[hf__list_for(n)], args, &answer, deadline, err);
+        if (status == HF_OK && answer.matched != n)
+            status = hf__fail(err, HF_DATABASE, "table %s: %zu locked rows were to be leased and %zu were; is the id column unique?",
+                              plan->table->display, n, (size_t)answer.matched);
+        done += n;
+    }
+    hf__rows_free(&answer);
+    return status;
+}
+
+static hf_status claim_in_two(struct hf__plan *plan, struct hf__conn *conn, struct hf__args *args, struct hf__rows *found,
+                              struct hf__deadline deadline, hf_error *err)
+{
+    hf_status status = begin(plan, conn, deadline, err);
+    if (status == HF_OK) status = hf__sql_run(conn, &plan->sql.claim, args, found, deadline, err);
+    if (status == HF_OK && found->count > 0) status = write_leases(plan, conn, args, found, deadline, err);
+    if (status == HF_OK && found->count > 0) return hf__conn_commit(conn, deadline, err);
+    undo(conn, deadline);
+    return status;
+}
+
+static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, size_t limit, struct hf__deadline deadline, struct hf__row **rows,
+                       size_t *n, hf_error *err)
+{
+    struct hf__args args;
+    struct hf__rows found;
+    bool one = plan->dialect->lease_claim != NULL;
+    int64_t now_us = hf__clock_now_us(plan->clock), expiry_us = expiry_from(plan, now_us);
+    *n = 0;
+    hf__rows_init(&found);
+    hf__plan_args(plan, &args, now_us);
+    args.one[HF__P_LIMIT] = hf__int((int64_t)limit);
+    args.one[HF__P_EXPIRY] = hf__time_us(expiry_us);
+    hf_status status = one ? hf__sql_run(conn, &plan->sql.claim, &args, &found, deadline, err)
+                           : claim_in_two(plan, conn, &args, &found, deadline, err);
+    if (status == HF_OK) status = hf__rows_read(plan, &found, one ? 1 : 0, rows, err);
+    if (status == HF_OK) {
+        *n = found.count;
+        for (size_t i = 0; i < *n; i++) rows[i]->token_us = expiry_us;
+        hf__rows_sort(rows, *n);
+    }
+    hf__rows_free(&found);
+    return status;
+}
+
+/* ---- renew ---- */
+
+/* After a renewal whose answer was lost the row holds one of two tokens: reads which. */
+static hf_status learn_token(struct hf__plan *plan, struct hf__conn *conn, struct hf__row *row, struct hf__deadline deadline, hf_error *err)
+{
+    struct hf__seen seen;
+    if (row->other_token_us == 0) return HF_OK;
+    hf_status status = hf__read_row(plan, conn, row, deadline, &seen, err);
+    if (status != HF_OK) return status;
+    if (seen.found && seen.token_us == row->other_token_us) row->token_us = row->other_token_us;
+    row->other_token_us = 0;
+    return HF_OK;
+}
+
+static bool still_ours(const struct hf__plan *plan, const struct hf__row *row, const struct hf__seen *seen)
+{
+    if (!seen->found || seen->processed || seen->token_us != row->token_us) return false;
+    return !HF__HAS(plan, ATTEMPT) || seen->stored == hf__stored_attempt(plan, row);
+}
+
+static int compare_rows(const void *left, const void *right)
+{
+    return hf__value_compare(&(*(struct hf__row *const *)left)->id, &(*(struct hf__row *const *)right)->id);
+}
+
+static int64_t renewed_expiry(struct hf__plan *plan, struct hf__row *const *rows, size_t n)
+{
+    int64_t expiry_us = expiry_from(plan, hf__clock_now_us(plan->clock));
+    for (size_t i = 0; i < n; i++) /* forward, never back */
+        if (expiry_us <= rows[i]->token_us) expiry_us = rows[i]->token_us + plan->token_unit_us;
+    return expiry_us;
+}
+
+static hf_status send_renewals(struct hf__plan *plan, struct hf__conn *conn, struct hf__row **rows, size_t n, int64_t expiry_us,
+                               bool *matched, struct hf__deadline deadline, hf_error *err)
+{
+    bool transaction = !hf__group_is_one_statement(plan);
+    hf_status status = transaction ? begin(plan, conn, deadline, err) : HF_OK;
+    if (status == HF_OK) status = hf__group_apply(plan, conn, HF__GROUP_RENEW, rows, n, expiry_us, matched, deadline, err);
+    if (status == HF_OK && transaction) status = hf__conn_commit(conn, deadline, err);
+    if (status != HF_OK) undo(conn, deadline);
+    return status;
+}
+
+/* A row that the renewal passed over is either locked by someone, and still ours, or not ours any more: a plain read tells. */
+static hf_status judge_missed(struct hf__plan *plan, struct hf__conn *conn, const struct hf__row *row, struct hf__deadline deadline,
+                              hf_status *answer, hf_error *err)
+{
+    struct hf__seen seen;
+    hf_status status = hf__read_row(plan, conn, row, deadline, &seen, err);
+    *answer = status != HF_OK || still_ours(plan, row, &seen) ? HF_BUSY : HF_LEASE_LOST;
+    return status;
+}
+
+static hf_status renew_slice(struct hf__plan *plan, struct hf__conn *conn, struct hf__row **rows, size_t n, hf_status *statuses,
+                             struct hf__deadline deadline, hf_error *err)
+{
+    bool matched[HF__LIST_MAX];
+    hf_status status = HF_OK;
+    for (size_t i = 0; i < n; i++) statuses[i] = HF_TRANSIENT; /* not sent */
+    for (size_t i = 0; i < n && status == HF_OK; i++) status = learn_token(plan, conn, rows[i], deadline, err);
+    if (status != HF_OK) return status;
+    int64_t expiry_us = renewed_expiry(plan, rows, n);
+    status = send_renewals(plan, conn, rows, n, expiry_us, matched, deadline, err);
+    bool unknown = status == HF_LOST || status == HF_TIMEOUT;
+    for (size_t i = 0; i < n && unknown; i++) {
+        statuses[i] = HF_UNKNOWN;
+        rows[i]->other_token_us = expiry_us;
+    }
+    if (status != HF_OK) return status;
+    for (size_t i = 0; i < n; i++) {
+        statuses[i] = matched[i] ? HF_OK : HF_BUSY;
+        if (matched[i]) rows[i]->token_us = expiry_us;
+    }
+    for (size_t i = 0; i < n && status == HF_OK; i++)
+        if (!matched[i]) status = judge_missed(plan, conn, rows[i], deadline, &statuses[i], err);
+    return status;
+}
+
+static int compare_id(const void *key, const void *element)
+{
+    return hf__value_compare(key, &(*(struct hf__row *const *)element)->id);
+}
+
+/* Rows are always locked in id order, whatever the caller's order is. */
+static hf_status renew_sorted(struct hf__plan *plan, struct hf__conn *conn, struct hf__row *const *rows, size_t n, hf_status *statuses,
+                              struct hf__deadline deadline, hf_error *err)
+{
+    struct hf__row *sorted[HF__LIST_MAX];
+    hf_status answers[HF__LIST_MAX];
+    memcpy(sorted, rows, n * sizeof *rows);
+    qsort(sorted, n, sizeof *sorted, compare_rows);
+    hf_status status = renew_slice(plan, conn, sorted, n, answers, deadline, err);
+    for (size_t i = 0; i < n; i++) {
+        struct hf__row **at = bsearch(&rows[i]->id, sorted, n, sizeof *sorted, compare_id);
+        statuses[i] = at ? answers[at - sorted] : HF_TRANSIENT;
+    }
+    return status;
+}
+
+static hf_status renew(struct hf__plan *plan, struct hf__conn *conn, struct hf__row **rows, size_t n, hf_status *statuses,
+                       struct hf__deadline deadline, hf_error *err)
+{
+    hf_status status = HF_OK;
+    for (size_t i = 0; i < n; i++) statuses[i] = HF_TRANSIENT; /* not sent */
+    for (size_t done = 0; done < n && status == HF_OK;) {
+        size_t slice = n - done < HF__LIST_MAX ? n - done : HF__LIST_MAX;
+        status = renew_sorted(plan, conn, rows + done, slice, statuses + done, deadline, err);
+        done += slice;
+    }
+    return status;
+}
+
+/* ---- settle ---- */
+
+/* Reads what became of a change that may have taken effect. While our lease lasts nobody else can have claimed the row, so if it does
+ * not hold our token any more, then by our own change. */
+static hf_status resolve(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, struct hf__deadline deadline, hf_error *err)
+{
+    struct hf__seen seen;
+    hf_status status = learn_token(plan, conn, change->row, deadline, err);
+    if (status == HF_OK) status = hf__read_row(plan, conn, change->row, deadline, &seen, err);
+    if (status != HF_OK) return status;
+    bool lasts = hf__clock_now_us(plan->clock) < change->row->token_us;
+    bool acks = change->action == HF__ACK || change->action == HF__REJECT;
+    if (still_ours(plan, change->row, &seen))
+        change->status = HF_TRANSIENT;
+    else if (acks && seen.found && !seen.processed)
+        change->status = HF_LEASE_LOST;
+    else
+        change->status = lasts ? HF_OK : HF_UNKNOWN;
+    return HF_OK;
+}
+
+/* Does this change go with the group of acks? (A single row never does: its one statement names it.) */
+static bool in_group(const struct hf__plan *plan, const struct hf__change *change)
+{
+    if (change->action == HF__ACK) return true;
+    return change->action == HF__REJECT && !(HF__HAS(plan, PROCESSED_AT) && HF__HAS(plan, LAST_ERROR));
+}
+
+static int compare_changes(const void *left, const void *right)
+{
+    const struct hf__change *const *a = left, *const *b = right;
+    return hf__value_compare(&(*a)->row->id, &(*b)->row->id);
+}
+
+static hf_status ack_group(struct hf__plan *plan, struct hf__conn *conn, struct hf__change **changes, size_t n, struct hf__deadline deadline,
+                           hf_error *err)
+{
+    struct hf__row *rows[HF__LIST_MAX];
+    struct hf__change *acks[HF__LIST_MAX];
+    bool matched[HF__LIST_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < n && n > 1; i++) {
+        if (!in_group(plan, changes[i])) continue;
+        rows[count] = changes[i]->row;
+        acks[count++] = changes[i];
+    }
+    if (count == 0) return HF_OK;
+    hf_status status = hf__group_apply(plan, conn, HF__GROUP_ACK, rows, count, 0, matched, deadline, err);
+    for (size_t i = 0; i < count && status == HF_OK; i++) acks[i]->status = matched[i] ? HF_OK : HF_LEASE_LOST;
+    return status;
+}
+
+static hf_status write_slice(struct hf__plan *plan, struct hf__conn *conn, struct hf__change **changes, size_t n, struct hf__deadline deadline,
+                             hf_error *err)
+{
+    hf_status status = ack_group(plan, conn, changes, n, deadline, err);
+    for (size_t i = 0; i < n && status == HF_OK; i++) {
+        if (n > 1 && in_group(plan, changes[i])) continue;
+        status = hf__change_one(plan, conn, changes[i], HF_LEASE_LOST, deadline, err);
+        changes[i]->status = status;
+        if (status == HF_LEASE_LOST) status = HF_OK;
+    }
+    return status;
+}
+
+static bool needs_transaction(const struct hf__plan *plan, struct hf__change **changes, size_t n)
+{
+    if (n == 1) return false;
+    if (!hf__group_is_one_statement(plan)) return true;
+    for (size_t i = 0; i < n; i++)
+        if (!in_group(plan, changes[i])) return true;
+    return false;
+}
+
+/* *sent tells whether what failed may have taken effect all the same. */
+static hf_status apply_slice(struct hf__plan *plan, struct hf__conn *conn, struct hf__change **changes, size_t n, bool *sent,
+                             struct hf__deadline deadline, hf_error *err)
+{
+    bool transaction = needs_transaction(plan, changes, n);
+    *sent = !transaction;
+    hf_status status = HF_OK;
+    for (size_t i = 0; i < n && status == HF_OK; i++) status = learn_token(plan, conn, changes[i]->row, deadline, err);
+    if (status == HF_OK && transaction) status = begin(plan, conn, deadline, err);
+    if (status == HF_OK) status = write_slice(plan, conn, changes, n, deadline, err);
+    if (status == HF_OK && transaction) {
+        *sent = true;
+        status = hf__conn_commit(conn, deadline, err);
+    }
+    if (status != HF_OK) undo(conn, deadline);
+    return status;
+}
+
+static void answer_all(struct hf__change **changes, size_t n, hf_status status)
+{
+    for (size_t i = 0; i < n; i++) changes[i]->status = status;
+}
+
+/* What was found gone after a try without an answer may have gone by that try. */
+static hf_status judge_uncertain(struct hf__plan *plan, struct hf__conn *conn, struct hf__change **changes, size_t n,
+                                 struct hf__deadline deadline, hf_error *err)
+{
+    hf_status status = HF_OK;
+    for (size_t i = 0; i < n && status == HF_OK; i++) {
+        if (!changes[i]->uncertain || changes[i]->status != HF_LEASE_LOST) continue;
+        status = resolve(plan, conn, changes[i], deadline, err);
+        if (status != HF_OK) changes[i]->status = HF_UNKNOWN;
+    }
+    return status;
+}
+
+static hf_status settle_slice(struct hf__plan *plan, struct hf__conn *conn, struct hf__change **changes, size_t n,
+                              struct hf__deadline deadline, hf_error *err);
+
+/* One bad row never fails its neighbours: each for itself. */
+static hf_status settle_each(struct hf__plan *plan, struct hf__conn *conn, struct hf__change **changes, size_t n, struct hf__deadline deadline,
+                             hf_error *err)
+{
+    hf_status first = HF_OK;
+    for (size_t i = 0; i < n; i++) {
+        hf_error ignored;
+        hf_status status = settle_slice(plan, conn, &changes[i], 1, deadline, first == HF_OK ? err : &ignored);
+        if (first == HF_OK) first = status;
+    }
+    return first;
+}
+
+static hf_status settle_slice(struct hf__plan *plan, struct hf__conn *conn, struct hf__change **changes, size_t n,
+                              struct hf__deadline deadline, hf_error *err)
+{
+    bool sent;
+    unsigned attempt = 0;
+    hf_status status;
+    do {
+        status = apply_slice(plan, conn, changes, n, &sent, deadline, err);
+    } while (status == HF_TRANSIENT && !conn->lost && attempt < 8 && hf__backoff(attempt++, deadline));
+    if (status == HF_OK) return judge_uncertain(plan, conn, changes, n, deadline, err);
+    if (status == HF_LOST || status == HF_TIMEOUT)
+        answer_all(changes, n, sent ? HF_UNKNOWN : HF_TRANSIENT);
+    else if (status == HF_TRANSIENT || n == 1)
+        answer_all(changes, n, status);
+    else
+        return settle_each(plan, conn, changes, n, deadline, err);
+    return status;
+}
+
+static hf_status settle(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *changes, size_t n, struct hf__deadline deadline,
+                        hf_error *err)
+{
+    struct hf__change **sorted = malloc(n * sizeof *sorted);
+    if (!sorted) {
+        for (size_t i = 0; i < n; i++) changes[i].status = HF_TRANSIENT;
+        return hf__fail_memory(err);
+    }
+    for (size_t i = 0; i < n; i++) {
+        sorted[i] = &changes[i];
+        changes[i].status = HF_TRANSIENT; /* not tried yet */
+    }
+    qsort(sorted, n, sizeof *sorted, compare_changes);
+    hf_status first = HF_OK;
+    for (size_t done = 0; done < n && !conn->lost;) {
+        hf_error ignored;
+        size_t slice = n - done < HF__LIST_MAX ? n - done : HF__LIST_MAX;
+        hf_status status = settle_slice(plan, conn, sorted + done, slice, deadline, first == HF_OK ? err : &ignored);
+        if (first == HF_OK) first = status;
+        done += slice;
+    }
+    free(sorted);
+    return first;
+}
+
+const struct hf__strategy hf__lease = {
+    .size = sizeof(struct hf__strategy),
+    .kind = HF__LEASE,
+    .holds = HF__PURPOSE_CLAIM, /* holds no connection: its cost is 0 */
+    .claim = claim,
+    .settle = settle,
+    .renew = renew,
+    .resolve = resolve,
+};

@@ -1,0 +1,106 @@
+/* Inside strategies/: the plan's members, and the clauses that all statements are composed of. */
+#ifndef HF_STRATEGIES_PLAN_H
+#define HF_STRATEGIES_PLAN_H
+
+#include "strategies/dialect.h"
+#include "strategies/keys.h"
+#include "strategies/strategy.h"
+
+/* Lists of ids come in powers of two, filled up by repeating the last one: few statements serve every length. */
+#define HF__LISTS 9
+#define HF__LIST_MAX ((size_t)1 << (HF__LISTS - 1))
+size_t hf__list_for(size_t n); /* the smallest list that holds n, n <= HF__LIST_MAX */
+
+struct hf__statements {
+    struct hf__rendered claim;                 /* row lock and lease */
+    struct hf__rendered candidates[HF__LISTS + 1]; /* advisory: [0] nothing excluded, [k + 1] a list of 2^k keys */
+    struct hf__rendered take, taken;           /* advisory: count the attempt; read the row */
+    struct hf__rendered try_lock, unlock;
+    struct hf__rendered keyless;
+    struct hf__rendered ack, reject, retry, retry_after, give_back, unbegun; /* one row each */
+    struct hf__rendered read;                  /* one row: what is believed of it */
+    struct hf__rendered renew;                 /* one row */
+    struct hf__rendered ack_set, renew_set;    /* PostgreSQL */
+    struct hf__rendered lock_list[HF__LISTS], lock_list_free[HF__LISTS]; /* locking reads; _free passes over locked rows */
+    struct hf__rendered ack_list[HF__LISTS], lease_list[HF__LISTS], renew_list[HF__LISTS];
+    struct hf__rendered pending, count_due, count_delayed, count_leased, count_processed;
+};
+
+struct hf__plan {
+    struct hf_table *table;
+    const struct hf__strategy *strategy;
+    const struct hf__dialect *dialect;
+    struct hf__server server;
+    struct hf__clock *clock;
+    struct hf__relation relation;
+    const struct hf__column *role[HF__ROLES];
+    struct hf__value *groups, *literals;
+    size_t n_groups, n_literals;
+    int64_t token_unit_us, due_unit_us; /* the precision of locked_until and retry_after */
+    int64_t stored_max;                 /* the largest number that the attempt column holds */
+    struct hf__keys *keys;              /* advisory: the keys that this process holds */
+    struct hf__statements sql;
+};
+
+#define HF__HAS(plan, role) ((plan)->table->column[HF__ROLE_##role] != NULL)
+#define HF__COLUMN(plan, role) ((plan)->table->column[HF__ROLE_##role])
+
+/* " WHERE " the first time, " AND " after it. */
+void hf__put_and(struct hf__sql *sql, bool *any);
+/* The conditions that make a row claimable now: unfinished, of our groups, due, its lease ended, its key rendering. */
+void hf__put_claimable(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
+void hf__put_unfinished(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
+void hf__put_groups(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
+void hf__put_due(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
+void hf__put_order(struct hf__sql *sql, const struct hf__plan *plan); /* " ORDER BY ..." */
+/* The columns of a claimed row, in the order that hf__row_read expects. */
+void hf__put_columns(struct hf__sql *sql, const struct hf__plan *plan);
+/* The attempt as it counts: NULL and anything below 1 are 1. And one more, never past what the column holds. */
+void hf__put_attempt(struct hf__sql *sql, const struct hf__plan *plan);
+void hf__put_counted(struct hf__sql *sql, const struct hf__plan *plan);
+/* The key as text, and as bytes that compare. */
+void hf__put_key(struct hf__sql *sql, const struct hf__plan *plan);
+void hf__put_key_bytes(struct hf__sql *sql, const struct hf__plan *plan);
+/* ", column = value" and so on; the first without the comma. */
+void hf__put_set(struct hf__sql *sql, bool *any, const char *column);
+/* What a claim writes into a lease's row: the expiry and the count. */
+void hf__put_lease(struct hf__sql *sql, const struct hf__plan *plan);
+/* What an ack does to a row, up to its WHERE: DELETE FROM .. or UPDATE .. SET .. ; alias may be NULL. */
+void hf__put_ack(struct hf__sql *sql, const struct hf__plan *plan, const char *alias);
+
+HF_CHECKED hf_status hf__render_all(struct hf__plan *plan, hf_error *err);
+void hf__statements_free(struct hf__statements *statements);
+
+/* The values that every statement of the plan may ask for: groups, literals, now. */
+void hf__plan_args(const struct hf__plan *plan, struct hf__args *args, int64_t now_us);
+/* Adds what a row is believed to be: id, token, attempt. */
+void hf__args_row(const struct hf__plan *plan, struct hf__args *args, const struct hf__row *row);
+int64_t hf__stored_attempt(const struct hf__plan *plan, const struct hf__row *row);
+
+/* A claimed row from the answer of a claim. attempt: how far the column read is ahead of the delivery (0 or 1). */
+#define HF__ROW_COLUMNS 8
+struct hf__row *hf__row_read(const struct hf__plan *plan, const struct hf__rows *rows, size_t r, int64_t ahead);
+/* Reads all of them; on failure frees those that were made. */
+HF_CHECKED hf_status hf__rows_read(const struct hf__plan *plan, const struct hf__rows *rows, int64_t ahead, struct hf__row **out, hf_error *err);
+/* Puts rows in claim order. */
+void hf__rows_sort(struct hf__row **rows, size_t n);
+
+/* Up to the unit, never down: a lease is never shorter, and a row never due earlier, than was asked. */
+int64_t hf__round_up(int64_t us, int64_t unit_us);
+
+/* Runs one row's change and says whether it matched: HF_OK, or gone (what the strategy calls a row that is not ours). */
+HF_CHECKED hf_status hf__change_one(struct hf__plan *plan, struct hf__conn *conn, const struct hf__change *change, hf_status gone,
+                                    struct hf__deadline deadline, hf_error *err);
+/* Sleeps a little longer each time (try 0, 1, ..), with jitter. False if the deadline would pass, without sleeping. */
+bool hf__backoff(unsigned attempt, struct hf__deadline deadline);
+
+/* What the row says now, on any connection. */
+struct hf__seen {
+    bool found, processed;
+    int64_t token_us; /* 0: no lease */
+    int64_t stored;   /* the attempt as it counts; 0 without the column */
+};
+HF_CHECKED hf_status hf__read_row(struct hf__plan *plan, struct hf__conn *conn, const struct hf__row *row, struct hf__deadline deadline,
+                                  struct hf__seen *seen, hf_error *err);
+
+#endif

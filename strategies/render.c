@@ -1,0 +1,482 @@
+/* Renders every statement of a plan, once, when its subscription opens. */
+#include <stdlib.h>
+
+#include "strategies/plan.h"
+
+size_t hf__list_for(size_t n)
+{
+    size_t list = 0;
+    while (((size_t)1 << list) < n) list++;
+    return list;
+}
+
+static void begin(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    hf__sql_begin(sql, plan->dialect->database);
+}
+
+static hf_status keep(struct hf__sql *sql, struct hf__rendered *out, hf_error *err)
+{
+    return hf__sql_finish(sql, true, out, err);
+}
+
+/* WHERE the row is what we believe it to be: id, token, attempt. A row lock's row still has the attempt that the claim read. */
+static void put_believed(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    hf__sql_put(sql, " WHERE ");
+    hf__sql_name(sql, HF__COLUMN(plan, ID));
+    hf__sql_put(sql, " = ");
+    hf__sql_bind(sql, HF__P_ID);
+    if (plan->strategy->kind == HF__LEASE) {
+        hf__sql_put(sql, " AND ");
+        hf__sql_name(sql, HF__COLUMN(plan, LOCKED_UNTIL));
+        hf__sql_put(sql, " = ");
+        hf__sql_bind(sql, HF__P_TOKEN);
+    }
+    if (!HF__HAS(plan, ATTEMPT)) return;
+    hf__sql_put(sql, " AND ");
+    hf__put_attempt(sql, plan);
+    hf__sql_put(sql, " = ");
+    hf__sql_bind(sql, plan->strategy->kind == HF__ROW_LOCK ? HF__P_ATTEMPT : HF__P_STORED);
+}
+
+static void put_update(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    hf__sql_put(sql, "UPDATE ");
+    hf__sql_table(sql, plan->table);
+    hf__sql_put(sql, " SET ");
+}
+
+/* What a change that gives the row back writes. Nothing to write: no statement is rendered, and none will be run. */
+static hf_status render_return(struct hf__plan *plan, bool due, bool reason, enum hf__param attempt, struct hf__rendered *out, hf_error *err)
+{
+    struct hf__sql sql;
+    bool any = false;
+    begin(&sql, plan);
+    put_update(&sql, plan);
+    if (HF__HAS(plan, LOCKED_UNTIL)) {
+        hf__put_set(&sql, &any, HF__COLUMN(plan, LOCKED_UNTIL));
+        hf__sql_put(&sql, "NULL");
+    }
+    if (due && HF__HAS(plan, RETRY_AFTER)) {
+        hf__put_set(&sql, &any, HF__COLUMN(plan, RETRY_AFTER));
+        hf__sql_bind(&sql, HF__P_DUE);
+    }
+    if (reason && HF__HAS(plan, LAST_ERROR)) {
+        hf__put_set(&sql, &any, HF__COLUMN(plan, LAST_ERROR));
+        hf__sql_bind(&sql, HF__P_REASON);
+    }
+    if (attempt != HF__PARAMS && HF__HAS(plan, ATTEMPT)) {
+        hf__put_set(&sql, &any, HF__COLUMN(plan, ATTEMPT));
+        hf__sql_bind(&sql, attempt);
+    }
+    put_believed(&sql, plan);
+    hf_status status = keep(&sql, out, err);
+    if (status == HF_OK && !any) hf__rendered_free(out);
+    return status;
+}
+
+static hf_status render_ack(struct hf__plan *plan, bool reason, struct hf__rendered *out, hf_error *err)
+{
+    struct hf__sql sql;
+    bool any = true;
+    begin(&sql, plan);
+    hf__put_ack(&sql, plan, NULL);
+    if (reason && HF__HAS(plan, PROCESSED_AT) && HF__HAS(plan, LAST_ERROR)) {
+        hf__put_set(&sql, &any, HF__COLUMN(plan, LAST_ERROR));
+        hf__sql_bind(&sql, HF__P_REASON);
+    }
+    put_believed(&sql, plan);
+    return keep(&sql, out, err);
+}
+
+static hf_status render_read(struct hf__plan *plan, hf_error *err)
+{
+    struct hf__sql sql;
+    begin(&sql, plan);
+    hf__sql_put(&sql, "SELECT ");
+    hf__sql_put(&sql, HF__HAS(plan, PROCESSED_AT) ? "" : "NULL");
+    if (HF__HAS(plan, PROCESSED_AT)) hf__sql_name(&sql, HF__COLUMN(plan, PROCESSED_AT));
+    hf__sql_put(&sql, ", ");
+    if (HF__HAS(plan, LOCKED_UNTIL))
+        hf__sql_name(&sql, HF__COLUMN(plan, LOCKED_UNTIL));
+    else
+        hf__sql_put(&sql, "NULL");
+    hf__sql_put(&sql, ", ");
+    if (HF__HAS(plan, ATTEMPT))
+        hf__put_attempt(&sql, plan);
+    else
+        hf__sql_put(&sql, "NULL");
+    hf__sql_put(&sql, " FROM ");
+    hf__sql_table(&sql, plan->table);
+    hf__sql_put(&sql, " WHERE ");
+    hf__sql_name(&sql, HF__COLUMN(plan, ID));
+    hf__sql_put(&sql, " = ");
+    hf__sql_bind(&sql, HF__P_ID);
+    return keep(&sql, &plan->sql.read, err);
+}
+
+static hf_status render_changes(struct hf__plan *plan, hf_error *err)
+{
+    struct hf__statements *s = &plan->sql;
+    bool row_lock = plan->strategy->kind == HF__ROW_LOCK;
+    enum hf__param counts = row_lock ? HF__P_STORED : HF__PARAMS;
+    enum hf__param uncounts = row_lock ? HF__PARAMS : HF__P_ATTEMPT;
+    hf_status status = render_ack(plan, false, &s->ack, err);
+    if (status == HF_OK) status = render_ack(plan, true, &s->reject, err);
+    if (status == HF_OK) status = render_return(plan, false, true, counts, &s->retry, err);
+    if (status == HF_OK) status = render_return(plan, true, true, counts, &s->retry_after, err);
+    if (status == HF_OK) status = render_return(plan, false, false, HF__PARAMS, &s->give_back, err);
+    if (status == HF_OK) status = render_return(plan, false, false, uncounts, &s->unbegun, err);
+    if (status == HF_OK) status = render_read(plan, err);
+    return status;
+}
+
+/* The claim of a row lock, and of a lease where the database cannot update and return in one statement. */
+static hf_status render_locking_claim(struct hf__plan *plan, hf_error *err)
+{
+    struct hf__sql sql;
+    bool any = false;
+    begin(&sql, plan);
+    hf__sql_put(&sql, "SELECT ");
+    hf__put_columns(&sql, plan);
+    hf__sql_put(&sql, " FROM ");
+    hf__sql_table(&sql, plan->table);
+    hf__put_claimable(&sql, plan, &any);
+    hf__put_order(&sql, plan);
+    hf__sql_put(&sql, " LIMIT ");
+    hf__sql_bind(&sql, HF__P_LIMIT);
+    hf__sql_put(&sql, plan->table->no_key_update ? " FOR NO KEY UPDATE SKIP LOCKED" : " FOR UPDATE SKIP LOCKED");
+    return keep(&sql, &plan->sql.claim, err);
+}
+
+static void put_id_list(struct hf__sql *sql, const struct hf__plan *plan, size_t n)
+{
+    hf__sql_put(sql, " WHERE ");
+    hf__sql_name(sql, HF__COLUMN(plan, ID));
+    hf__sql_put(sql, " IN ");
+    hf__sql_list(sql, HF__P_ID, n);
+}
+
+/* A locking read of rows by id, with what is believed of them beside it. */
+static hf_status render_lock_list(struct hf__plan *plan, size_t n, bool pass_over, struct hf__rendered *out, hf_error *err)
+{
+    struct hf__sql sql;
+    begin(&sql, plan);
+    hf__sql_put(&sql, "SELECT ");
+    hf__sql_name(&sql, HF__COLUMN(plan, ID));
+    hf__sql_put(&sql, ", ");
+    hf__sql_name(&sql, HF__COLUMN(plan, LOCKED_UNTIL));
+    hf__sql_put(&sql, ", ");
+    if (HF__HAS(plan, ATTEMPT))
+        hf__put_attempt(&sql, plan);
+    else
+        hf__sql_put(&sql, "NULL");
+    hf__sql_put(&sql, " FROM ");
+    hf__sql_table(&sql, plan->table);
+    put_id_list(&sql, plan, n);
+    hf__sql_put(&sql, pass_over ? " FOR UPDATE SKIP LOCKED" : " FOR UPDATE");
+    return keep(&sql, out, err);
+}
+
+static hf_status render_list_change(struct hf__plan *plan, size_t n, void (*put)(struct hf__sql *, const struct hf__plan *),
+                                    struct hf__rendered *out, hf_error *err)
+{
+    struct hf__sql sql;
+    begin(&sql, plan);
+    put(&sql, plan);
+    put_id_list(&sql, plan, n);
+    return keep(&sql, out, err);
+}
+
+static void put_ack(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    hf__put_ack(sql, plan, NULL);
+}
+
+static void put_lease(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    put_update(sql, plan);
+    hf__put_lease(sql, plan);
+}
+
+static void put_renewal(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    bool any = false;
+    put_update(sql, plan);
+    hf__put_set(sql, &any, HF__COLUMN(plan, LOCKED_UNTIL));
+    hf__sql_bind(sql, HF__P_EXPIRY);
+}
+
+static hf_status render_lists(struct hf__plan *plan, hf_error *err)
+{
+    struct hf__statements *s = &plan->sql;
+    for (size_t k = 0; k < HF__LISTS; k++) {
+        size_t n = (size_t)1 << k;
+        hf_status status = render_lock_list(plan, n, false, &s->lock_list[k], err);
+        if (status == HF_OK) status = render_lock_list(plan, n, true, &s->lock_list_free[k], err);
+        if (status == HF_OK) status = render_list_change(plan, n, put_ack, &s->ack_list[k], err);
+        if (status == HF_OK) status = render_list_change(plan, n, put_lease, &s->lease_list[k], err);
+        if (status == HF_OK) status = render_list_change(plan, n, put_renewal, &s->renew_list[k], err);
+        if (status != HF_OK) return status;
+    }
+    return HF_OK;
+}
+
+static hf_status render_renew_one(struct hf__plan *plan, hf_error *err)
+{
+    struct hf__sql sql;
+    begin(&sql, plan);
+    put_renewal(&sql, plan);
+    put_believed(&sql, plan);
+    return keep(&sql, &plan->sql.renew, err);
+}
+
+static hf_status render_by(struct hf__plan *plan, void (*put)(struct hf__sql *, const struct hf__plan *), struct hf__rendered *out, hf_error *err)
+{
+    struct hf__sql sql;
+    begin(&sql, plan);
+    put(&sql, plan);
+    return keep(&sql, out, err);
+}
+
+static hf_status render_lease(struct hf__plan *plan, hf_error *err)
+{
+    const struct hf__dialect *dialect = plan->dialect;
+    hf_status status = dialect->lease_claim ? render_by(plan, dialect->lease_claim, &plan->sql.claim, err) : render_locking_claim(plan, err);
+    if (status == HF_OK) status = render_renew_one(plan, err);
+    if (status == HF_OK && dialect->ack_set) status = render_by(plan, dialect->ack_set, &plan->sql.ack_set, err);
+    if (status == HF_OK && dialect->renew_set) status = render_by(plan, dialect->renew_set, &plan->sql.renew_set, err);
+    if (status == HF_OK && dialect->locking_read) status = render_lists(plan, err);
+    return status;
+}
+
+static hf_status render_candidates(struct hf__plan *plan, size_t excluded, struct hf__rendered *out, hf_error *err)
+{
+    struct hf__sql sql;
+    bool any = false;
+    begin(&sql, plan);
+    hf__sql_put(&sql, "SELECT ");
+    hf__sql_name(&sql, HF__COLUMN(plan, ID));
+    hf__sql_put(&sql, ", ");
+    hf__put_key(&sql, plan);
+    hf__sql_put(&sql, ", ");
+    if (HF__HAS(plan, ATTEMPT))
+        hf__put_attempt(&sql, plan);
+    else
+        hf__sql_put(&sql, "NULL");
+    hf__sql_put(&sql, " FROM ");
+    hf__sql_table(&sql, plan->table);
+    hf__put_claimable(&sql, plan, &any);
+    if (excluded) {
+        hf__put_and(&sql, &any);
+        hf__put_key_bytes(&sql, plan);
+        hf__sql_put(&sql, " NOT IN ");
+        hf__sql_list(&sql, HF__P_EXCLUDED, excluded);
+    }
+    hf__put_order(&sql, plan);
+    hf__sql_put(&sql, " LIMIT ");
+    hf__sql_bind(&sql, HF__P_LIMIT);
+    return keep(&sql, out, err);
+}
+
+/* The row with this id, if it is still claimable, still renders this key and still has the attempt that the candidate showed. */
+static void put_takeable(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    bool any = false;
+    hf__put_claimable(sql, plan, &any);
+    hf__put_and(sql, &any);
+    hf__sql_name(sql, HF__COLUMN(plan, ID));
+    hf__sql_put(sql, " = ");
+    hf__sql_bind(sql, HF__P_ID);
+    hf__put_and(sql, &any);
+    hf__put_key_bytes(sql, plan);
+    hf__sql_put(sql, " = ");
+    hf__sql_bind(sql, HF__P_KEY);
+    if (!HF__HAS(plan, ATTEMPT)) return;
+    hf__put_and(sql, &any);
+    hf__put_attempt(sql, plan);
+    hf__sql_put(sql, " = ");
+    hf__sql_bind(sql, HF__P_ATTEMPT);
+}
+
+static hf_status render_take(struct hf__plan *plan, hf_error *err)
+{
+    struct hf__sql sql;
+    bool any = false;
+    if (!HF__HAS(plan, ATTEMPT)) return HF_OK;
+    begin(&sql, plan);
+    put_update(&sql, plan);
+    hf__put_set(&sql, &any, HF__COLUMN(plan, ATTEMPT));
+    hf__sql_bind(&sql, HF__P_STORED);
+    put_takeable(&sql, plan);
+    if (plan->dialect->returning) {
+        hf__sql_put(&sql, " RETURNING ");
+        hf__put_columns(&sql, plan);
+    }
+    return keep(&sql, &plan->sql.take, err);
+}
+
+/* Reads the row that was taken; in a table that counts no attempts this is the take itself. */
+static hf_status render_taken(struct hf__plan *plan, hf_error *err)
+{
+    struct hf__sql sql;
+    begin(&sql, plan);
+    hf__sql_put(&sql, "SELECT ");
+    hf__put_columns(&sql, plan);
+    hf__sql_put(&sql, " FROM ");
+    hf__sql_table(&sql, plan->table);
+    if (HF__HAS(plan, ATTEMPT))
+        put_believed(&sql, plan);
+    else
+        put_takeable(&sql, plan);
+    return keep(&sql, &plan->sql.taken, err);
+}
+
+static hf_status render_constant(struct hf__plan *plan, const char *constant, struct hf__rendered *out, hf_error *err)
+{
+    if (!constant) return HF_OK;
+    hf_status status;
+    struct hf__sql sql;
+    begin(&sql, plan);
+    hf__sql_put(&sql, constant);
+    status = keep(&sql, out, err);
+    if (status != HF_OK) return status;
+    out->bound = malloc(sizeof *out->bound);
+    if (!out->bound) return hf__fail_memory(err);
+    out->bound[0] = (struct hf__bound){ .param = HF__P_KEY, .index = 0 };
+    out->n_bound = 1;
+    return HF_OK;
+}
+
+static hf_status render_keyless(struct hf__plan *plan, hf_error *err)
+{
+    struct hf__sql sql;
+    bool any = false;
+    begin(&sql, plan);
+    hf__sql_put(&sql, "SELECT ");
+    hf__sql_name(&sql, HF__COLUMN(plan, ID));
+    hf__sql_put(&sql, " FROM ");
+    hf__sql_table(&sql, plan->table);
+    hf__put_unfinished(&sql, plan, &any);
+    hf__put_groups(&sql, plan, &any);
+    hf__put_due(&sql, plan, &any);
+    hf__put_and(&sql, &any);
+    hf__sql_put(&sql, "COALESCE(LENGTH(");
+    hf__put_key(&sql, plan);
+    hf__sql_put(&sql, "), 0) = 0");
+    hf__sql_put(&sql, " LIMIT 1000");
+    return keep(&sql, &plan->sql.keyless, err);
+}
+
+static hf_status render_advisory(struct hf__plan *plan, hf_error *err)
+{
+    hf_status status = render_candidates(plan, 0, &plan->sql.candidates[0], err);
+    for (size_t k = 0; status == HF_OK && k < HF__LISTS; k++)
+        status = render_candidates(plan, (size_t)1 << k, &plan->sql.candidates[k + 1], err);
+    if (status == HF_OK) status = render_take(plan, err);
+    if (status == HF_OK) status = render_taken(plan, err);
+    if (status == HF_OK) status = render_constant(plan, plan->dialect->try_lock, &plan->sql.try_lock, err);
+    if (status == HF_OK) status = render_constant(plan, plan->dialect->unlock, &plan->sql.unlock, err);
+    if (status == HF_OK) status = render_keyless(plan, err);
+    return status;
+}
+
+/* Is anything due, or held by a lease that may yet end? */
+static hf_status render_pending(struct hf__plan *plan, hf_error *err)
+{
+    struct hf__sql sql;
+    bool any = false;
+    begin(&sql, plan);
+    hf__sql_put(&sql, "SELECT 1 FROM ");
+    hf__sql_table(&sql, plan->table);
+    hf__put_unfinished(&sql, plan, &any);
+    hf__put_groups(&sql, plan, &any);
+    hf__put_due(&sql, plan, &any);
+    if (plan->table->n_key > 0) {
+        hf__put_and(&sql, &any);
+        hf__sql_put(&sql, "LENGTH(");
+        hf__put_key(&sql, plan);
+        hf__sql_put(&sql, ") > 0");
+    }
+    hf__sql_put(&sql, " LIMIT 1");
+    return keep(&sql, &plan->sql.pending, err);
+}
+
+enum counted { COUNT_DUE, COUNT_DELAYED, COUNT_LEASED, COUNT_PROCESSED };
+
+static void put_compared(struct hf__sql *sql, const char *column, const char *operator_text, bool *any)
+{
+    hf__put_and(sql, any);
+    hf__sql_name(sql, column);
+    hf__sql_put(sql, operator_text);
+    hf__sql_bind(sql, HF__P_NOW);
+}
+
+static hf_status render_count(struct hf__plan *plan, enum counted what, struct hf__rendered *out, hf_error *err)
+{
+    struct hf__sql sql;
+    bool any = false;
+    begin(&sql, plan);
+    hf__sql_put(&sql, "SELECT COUNT(*), ");
+    if (what == COUNT_DUE && HF__HAS(plan, RETRY_AFTER)) {
+        hf__sql_put(&sql, "MIN(");
+        hf__sql_name(&sql, HF__COLUMN(plan, RETRY_AFTER));
+        hf__sql_put(&sql, ")");
+    } else {
+        hf__sql_put(&sql, "NULL");
+    }
+    hf__sql_put(&sql, " FROM ");
+    hf__sql_table(&sql, plan->table);
+    hf__put_groups(&sql, plan, &any);
+    if (what == COUNT_PROCESSED) {
+        hf__put_and(&sql, &any);
+        hf__sql_name(&sql, HF__COLUMN(plan, PROCESSED_AT));
+        hf__sql_put(&sql, " IS NOT NULL");
+    } else {
+        hf__put_unfinished(&sql, plan, &any);
+    }
+    if (what == COUNT_DUE) hf__put_due(&sql, plan, &any);
+    if (what == COUNT_DUE && HF__HAS(plan, LOCKED_UNTIL)) {
+        hf__put_and(&sql, &any);
+        hf__sql_put(&sql, "(");
+        hf__sql_name(&sql, HF__COLUMN(plan, LOCKED_UNTIL));
+        hf__sql_put(&sql, " IS NULL OR ");
+        hf__sql_name(&sql, HF__COLUMN(plan, LOCKED_UNTIL));
+        hf__sql_put(&sql, " <= ");
+        hf__sql_bind(&sql, HF__P_NOW);
+        hf__sql_put(&sql, ")");
+    }
+    if (what == COUNT_DELAYED) put_compared(&sql, HF__COLUMN(plan, RETRY_AFTER), " > ", &any);
+    if (what == COUNT_LEASED) put_compared(&sql, HF__COLUMN(plan, LOCKED_UNTIL), " > ", &any);
+    return hf__sql_finish(&sql, false, out, err);
+}
+
+static hf_status render_counts(struct hf__plan *plan, hf_error *err)
+{
+    struct hf__statements *s = &plan->sql;
+    hf_status status = render_count(plan, COUNT_DUE, &s->count_due, err);
+    if (status == HF_OK && HF__HAS(plan, RETRY_AFTER)) status = render_count(plan, COUNT_DELAYED, &s->count_delayed, err);
+    if (status == HF_OK && HF__HAS(plan, LOCKED_UNTIL)) status = render_count(plan, COUNT_LEASED, &s->count_leased, err);
+    if (status == HF_OK && HF__HAS(plan, PROCESSED_AT)) status = render_count(plan, COUNT_PROCESSED, &s->count_processed, err);
+    return status;
+}
+
+hf_status hf__render_all(struct hf__plan *plan, hf_error *err)
+{
+    static hf_status (*const own[])(struct hf__plan *, hf_error *) = {
+        [HF__ROW_LOCK] = render_locking_claim, [HF__LEASE] = render_lease, [HF__ADVISORY_LOCK] = render_advisory
+    };
+    hf_status status = own[plan->strategy->kind](plan, err);
+    if (status == HF_OK) status = render_changes(plan, err);
+    if (status == HF_OK) status = render_pending(plan, err);
+    if (status == HF_OK) status = render_counts(plan, err);
+    return status;
+}
+
+/* The struct holds nothing but rendered statements, so it is read as an array of them. */
+void hf__statements_free(struct hf__statements *statements)
+{
+    struct hf__rendered *each = (struct hf__rendered *)statements;
+    for (size_t i = 0; i < sizeof *statements / sizeof *each; i++) hf__rendered_free(&each[i]);
+}

@@ -1,0 +1,544 @@
+/* ctest: timeout=300 labels=e2e
+ * The holdfast command, end to end, on all three databases. */
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/command.h"
+
+#define LENGTH(array) (sizeof(array) / sizeof(array)[0])
+
+static const struct {
+    enum hf__database database;
+    const char *strategy;
+} everywhere[] = {
+    {HF__SQLITE, "lease"},      {HF__SQLITE, "advisory"}, {HF__POSTGRES, "row_lock"}, {HF__POSTGRES, "lease"},
+    {HF__POSTGRES, "advisory"}, {HF__MYSQL, "row_lock"},  {HF__MYSQL, "lease"},       {HF__MYSQL, "advisory"},
+};
+
+static void on_all(void (*test)(const struct hf_test_place *place))
+{
+    for (size_t i = 0; i < LENGTH(everywhere); i++) {
+        struct hf_test_place place = hf_test_place(everywhere[i].database, everywhere[i].strategy);
+        test(&place);
+        hf_test_sql(place.url, hf_test_format("DROP TABLE %s", place.table));
+    }
+}
+
+static void must_contain(const char *text, const char *part)
+{
+    if (!strstr(text, part)) {
+        hf_test_fail("\"%s\" does not contain \"%s\"", text, part);
+    }
+}
+
+static void must_not_contain(const char *text, const char *part)
+{
+    if (strstr(text, part)) {
+        hf_test_fail("\"%s\" contains \"%s\"", text, part);
+    }
+}
+
+static void must_be(const char *text, const char *wanted)
+{
+    if (!text || strcmp(text, wanted) != 0) {
+        hf_test_fail("\"%s\", not \"%s\"", text ? text : "(null)", wanted);
+    }
+}
+
+static int64_t rows(const struct hf_test_place *place, const char *where)
+{
+    return hf_test_query_int(place->url, hf_test_format("SELECT count(*) FROM %s WHERE %s", place->table, where));
+}
+
+static const char *only_text(const struct hf_test_place *place, const char *column)
+{
+    return hf_test_query_text(place->url, hf_test_format("SELECT %s FROM %s", column, place->table));
+}
+
+static void enqueue(const struct hf_test_place *place, const char *payload)
+{
+    hf_test_expect(hf_test_command(place, "enqueue", "--payload", payload, NULL), 0);
+}
+
+static const char *file_in(const struct hf_test_place *place, const char *name)
+{
+    return hf_test_format("%s/%s", place->dir, name);
+}
+
+static bool file_exists(void *path)
+{
+    FILE *file = fopen(path, "re");
+    if (file) {
+        fclose(file);
+    }
+    return file != NULL;
+}
+
+static void wait_for_file(const char *path)
+{
+    if (!hf_test_wait_until(file_exists, (void *)(uintptr_t)path, 20000)) {
+        hf_test_fail("%s did not appear", path);
+    }
+}
+
+/* ---- usage ---- */
+
+static struct hf_test_child *bare(const char *a, const char *b)
+{
+    const char *const argv[] = {hf_test_program("holdfast"), a, b, NULL};
+    const char *const env[] = {"HOLDFAST_URL", NULL};
+    return hf_test_start(argv, env);
+}
+
+static void test_help(void)
+{
+    static const char *const commands[] = {"ddl", "check", "enqueue", "work", "stats"};
+    const char *help = hf_test_expect(bare("--help", NULL), 0);
+    must_contain(hf_test_expect(bare("--version", NULL), 0), "holdfast 0.1.0\n");
+    for (size_t i = 0; i < LENGTH(commands); i++) {
+        must_contain(help, commands[i]);
+        must_contain(hf_test_expect(bare(commands[i], "--help"), 0), hf_test_format("Usage: holdfast %s", commands[i]));
+        must_contain(hf_test_expect(bare(commands[i], "--version"), 0), "holdfast 0.1.0\n");
+    }
+}
+
+static void test_wrong_usage(void)
+{
+    must_contain(hf_test_expect_error(bare(NULL, NULL), 2), "Usage: holdfast");
+    must_contain(hf_test_expect_error(bare("dance", NULL), 2), "there is no command \"dance\"");
+    must_contain(hf_test_expect_error(bare("stats", NULL), 2), "HOLDFAST_URL");
+    must_contain(hf_test_expect_error(bare("stats", "--db=sqlite:/x"), 2), "--table");
+    must_contain(hf_test_expect_error(bare("stats", "extra"), 2), "\"extra\" belongs to no option");
+
+    struct hf_test_place place = {.url = "sqlite:/nowhere/x", .description = "/nowhere/y"};
+    must_contain(hf_test_expect_error(hf_test_command(&place, "work", NULL), 2), "--exec");
+    must_contain(hf_test_expect_error(hf_test_command(&place, "work", "--exec", "true", "--workers", "many", NULL), 2), "--workers");
+    must_contain(hf_test_expect_error(hf_test_command(&place, "work", "--exec", "true", "--batch", "2", NULL), 2), "--batch");
+    must_contain(hf_test_expect_error(hf_test_command(&place, "work", "--exec", "true", "--timeout", "0", NULL), 2), "--timeout");
+    must_contain(hf_test_expect_error(hf_test_command(&place, "enqueue", "--count", "-1", NULL), 2), "--count");
+    must_contain(hf_test_expect_error(hf_test_command(&place, "enqueue", "--set", "x", NULL), 2), "COLUMN=VALUE");
+    must_contain(hf_test_expect_error(hf_test_command(&place, "enqueue", "--delay", "nan", NULL), 2), "--delay");
+    must_contain(hf_test_expect_error(hf_test_command(&place, "stats", NULL), 1), "/nowhere/y");
+}
+
+static void test_url_sources(void)
+{
+    struct hf_test_place place = hf_test_place(HF__SQLITE, "lease");
+    const char *line = hf_test_format("%s\nsqlite:/nowhere/second-line\n", place.url);
+    const char *file = hf_test_write_file(place.dir, "url", line, strlen(line));
+    const char *good = hf_test_format("HOLDFAST_URL=%s", place.url);
+    const char *holdfast = hf_test_program("holdfast");
+    const char *const from_environment[] = {holdfast, "stats", "--table", place.description, NULL};
+    const char *const from_file[] = {holdfast, "stats", "--table", place.description, "--db-file", file, NULL};
+    const char *const from_both[] = {holdfast, "stats", "--table", place.description, "--db-file", "/nowhere", "--db", place.url, NULL};
+    const char *const good_env[] = {good, NULL};
+    const char *const bad_env[] = {"HOLDFAST_URL=sqlite:/nowhere/x", NULL};
+    hf_test_expect(hf_test_start(from_environment, good_env), 0);
+    hf_test_expect(hf_test_start(from_environment, bad_env), 1);
+    hf_test_expect(hf_test_start(from_file, bad_env), 0);
+    hf_test_expect(hf_test_start(from_both, bad_env), 0);
+    const char *const no_file[] = {holdfast, "stats", "--table", place.description, "--db-file", "/nowhere", NULL};
+    must_contain(hf_test_expect_error(hf_test_start(no_file, good_env), 1), "--db-file /nowhere: No such file");
+    const char *empty = hf_test_write_file(place.dir, "empty", "\n", 1);
+    const char *const empty_file[] = {holdfast, "stats", "--table", place.description, "--db-file", empty, NULL};
+    must_contain(hf_test_expect_error(hf_test_start(empty_file, good_env), 1), "first line is empty");
+}
+
+static const char *command_line(struct hf_test_child *child)
+{
+    const char *path = hf_test_format("/proc/%ld/cmdline", (long)hf_test_pid(child));
+    FILE *file = fopen(path, "re");
+    char text[4096] = "";
+    size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file) {
+        fclose(file);
+    }
+    for (size_t i = 0; i < n; i++) {
+        text[i] = text[i] ? text[i] : ' ';
+    }
+    return hf_test_format("%s", text);
+}
+
+/* hold:f@st is the servers' password; in the URL it is hold%3Af%40st. */
+static void test_password_is_hidden(void)
+{
+    static const char password[] = "hold%3Af%40st";
+    struct hf_test_place place = hf_test_place(HF__POSTGRES, "row_lock");
+    must_contain(place.url, password);
+    const char *started = file_in(&place, "started");
+    enqueue(&place, "postgresql://u:hold%3Af%40st@h/x");
+    struct hf_test_child *child =
+        hf_test_command(&place, "work", "--exec", hf_test_format("cat >%s; mv %s %s; sleep 30", file_in(&place, "s"), file_in(&place, "s"), started),
+                        "--drain-seconds", "0", NULL);
+    wait_for_file(started);
+    const char *line = command_line(child);
+    must_contain(line, "***@");
+    must_contain(line, "--drain-seconds 0");
+    must_not_contain(line, password);
+    must_be(hf_test_read_file(started), "postgresql://u:hold%3Af%40st@h/x");
+    hf_test_kill(child, SIGTERM);
+    must_not_contain(hf_test_expect_error(child, 0), password);
+
+    const char *wrong = hf_test_format("--dbase=%s", place.url);
+    must_not_contain(hf_test_expect_error(bare("stats", wrong), 2), password);
+    must_not_contain(hf_test_expect_error(bare("stats", place.url), 2), password);
+    must_not_contain(hf_test_expect_error(bare(place.url, NULL), 2), password);
+    struct hf_test_place closed = place;
+    closed.url = "postgresql://u:hold%3Af%40st@127.0.0.1:1/x";
+    const char *message = hf_test_expect_error(hf_test_command(&closed, "stats", NULL), 1);
+    must_not_contain(message, password);
+    must_not_contain(message, "hold:f@st");
+}
+
+/* ---- ddl, check, stats ---- */
+
+static void ddl_prints_and_applies(const struct hf_test_place *place)
+{
+    const char *sql = hf_test_expect(hf_test_command(place, "ddl", NULL), 0);
+    must_contain(sql, "CREATE TABLE");
+    must_contain(sql, "CREATE ");
+    must_contain(sql, ";\n");
+    must_contain(hf_test_expect_error(hf_test_command(place, "ddl", "--apply", NULL), 1), "holdfast: ");
+    hf_test_sql(place->url, hf_test_format("DROP TABLE %s", place->table));
+    hf_test_sql(place->url, sql);
+    must_be(hf_test_format("%lld", (long long)rows(place, "1 = 1")), "0");
+}
+
+static void test_ddl(void)
+{
+    on_all(ddl_prints_and_applies);
+}
+
+static json_t *parse_json(const char *text)
+{
+    json_error_t error;
+    json_t *json = json_loads(text, 0, &error);
+    if (!json) {
+        hf_test_fail("%s: %s", error.text, text);
+    }
+    return json;
+}
+
+static void check_finds(const struct hf_test_place *place)
+{
+    const char *text = hf_test_expect(hf_test_command(place, "check", "--workers", "8", NULL), 0);
+    must_contain(text, hf_test_format("strategy: %s\n", place->strategy));
+    must_contain(text, "cost: a delivery in work holds ");
+    must_not_contain(text, "error: ");
+    json_t *json = parse_json(hf_test_expect(hf_test_command(place, "check", "--workers", "8", "--json", NULL), 0));
+    CU_ASSERT_TRUE_FATAL(json_is_true(json_object_get(json, "ok")));
+    must_be(json_string_value(json_object_get(json, "strategy")), place->strategy);
+    bool held = strcmp(place->strategy, "lease") != 0 && place->database != HF__SQLITE;
+    CU_ASSERT_EQUAL_FATAL(json_integer_value(json_object_get(json_object_get(json, "cost"), "held")), held ? 8 : 0);
+    json_decref(json);
+
+    hf_test_sql(place->url, hf_test_format("ALTER TABLE %s DROP COLUMN last_error", place->table));
+    must_contain(hf_test_expect(hf_test_command(place, "check", NULL), 1), "last_error");
+    json = parse_json(hf_test_expect(hf_test_command(place, "check", "--json", NULL), 1));
+    CU_ASSERT_TRUE_FATAL(json_is_false(json_object_get(json, "ok")));
+    must_be(json_string_value(json_object_get(json_array_get(json_object_get(json, "findings"), 0), "level")), "error");
+    json_decref(json);
+}
+
+static void test_check(void)
+{
+    on_all(check_finds);
+}
+
+static void stats_count(const struct hf_test_place *place)
+{
+    hf_test_expect(hf_test_command(place, "enqueue", "--count", "3", NULL), 0);
+    hf_test_expect(hf_test_command(place, "enqueue", "--delay", "600.5", NULL), 0);
+    bool known = strcmp(place->strategy, "lease") == 0;
+    const char *text = hf_test_expect(hf_test_command(place, "stats", NULL), 0);
+    must_contain(text, "due         3\n");
+    must_contain(text, "delayed     1\n");
+    must_contain(text, known ? "in work     0\n" : "in work     unknown\n");
+    json_t *json = parse_json(hf_test_expect(hf_test_command(place, "stats", "--json", NULL), 0));
+    CU_ASSERT_EQUAL_FATAL(json_integer_value(json_object_get(json, "due")), 3);
+    CU_ASSERT_EQUAL_FATAL(json_integer_value(json_object_get(json, "delayed")), 1);
+    CU_ASSERT_EQUAL_FATAL(json_is_null(json_object_get(json, "in_work")), !known);
+    CU_ASSERT_TRUE_FATAL(json_is_number(json_object_get(json, "oldest_due_seconds")));
+    CU_ASSERT_TRUE_FATAL(json_number_value(json_object_get(json, "oldest_due_seconds")) < 60);
+    json_decref(json);
+}
+
+static void test_stats(void)
+{
+    on_all(stats_count);
+}
+
+/* ---- enqueue ---- */
+
+static size_t count_lines(const char *text)
+{
+    size_t n = 0;
+    for (; *text; text++) {
+        n += *text == '\n';
+    }
+    return n;
+}
+
+static void enqueue_prints_ids(const struct hf_test_place *place)
+{
+    const char *ids = hf_test_expect(hf_test_command(place, "enqueue", "--payload", "x", "--count", "2500", NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(count_lines(ids), 2500);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "attempt = 1"), 2500);
+    const char *last = hf_test_format("%lld\n", (long long)hf_test_query_int(place->url, hf_test_format("SELECT max(id) FROM %s", place->table)));
+    must_be(ids + strlen(ids) - strlen(last), last);
+}
+
+static void test_enqueue(void)
+{
+    on_all(enqueue_prints_ids);
+}
+
+static void enqueue_refuses(const struct hf_test_place *place)
+{
+    must_contain(hf_test_expect_error(hf_test_command(place, "enqueue", "--group", "g", NULL), 1), "\"group\"");
+    must_contain(hf_test_expect_error(hf_test_command(place, "enqueue", "--set", "nonsense=1", NULL), 1), "nonsense");
+    must_contain(hf_test_expect_error(hf_test_command(place, "enqueue", "--payload-file", "/nowhere", NULL), 1), "/nowhere: No such file");
+    CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), 0);
+    hf_test_expect(hf_test_command(place, "enqueue", "--set", "attempt=7", "--set", "last_error=a=b", NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "attempt = 7 AND last_error = 'a=b'"), 1);
+}
+
+static void test_enqueue_refuses(void)
+{
+    on_all(enqueue_refuses);
+}
+
+/* ---- work ---- */
+
+static struct hf_test_child *work(const struct hf_test_place *place, const char *exec)
+{
+    return hf_test_command(place, "work", "--exec", exec, "--until-empty", "--poll-ms", "50", NULL);
+}
+
+static void payload_is_exact(const struct hf_test_place *place)
+{
+    unsigned char bytes[256];
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        bytes[i] = (unsigned char)i;
+    }
+    const char *payload = hf_test_write_file(place->dir, "payload", bytes, sizeof bytes);
+    hf_test_expect(hf_test_command(place, "enqueue", "--payload-file", payload, NULL), 0);
+    hf_test_expect(work(place, hf_test_format("cat >%s", file_in(place, "seen"))), 0);
+    const char *const compare[] = {"cmp", payload, file_in(place, "seen"), NULL};
+    hf_test_run(compare, NULL, 10000);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), 0);
+}
+
+static void test_payload(void)
+{
+    on_all(payload_is_exact);
+}
+
+/* A payload that no pipe would hold, and a command that reads none of it. */
+static void test_payload_unread(void)
+{
+    struct hf_test_place place = hf_test_place(HF__POSTGRES, "lease");
+    size_t len = 5000000;
+    char *bytes = malloc(len);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(bytes);
+    memset(bytes, 'x', len);
+    const char *payload = hf_test_write_file(place.dir, "payload", bytes, len);
+    free(bytes);
+    hf_test_expect(hf_test_command(&place, "enqueue", "--payload-file", payload, "--count", "3", NULL), 0);
+    hf_test_expect(work(&place, "true"), 0);
+    enqueue(&place, "");
+    hf_test_expect(hf_test_command(&place, "enqueue", NULL), 0);
+    hf_test_expect(work(&place, hf_test_format("wc -c >>%s", file_in(&place, "sizes"))), 0);
+    must_be(hf_test_read_file(file_in(&place, "sizes")), "0\n0\n");
+}
+
+static void outcomes(const struct hf_test_place *place)
+{
+    enqueue(place, "exit 0");
+    enqueue(place, "exit 65");
+    enqueue(place, "[ $HOLDFAST_ATTEMPT = 2 ] || exit 75");
+    hf_test_expect(work(place, "sh -s"), 0);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), 0);
+
+    enqueue(place, "exit 3");
+    hf_test_expect(work(place, "sh -s"), 0);
+    must_be(only_text(place, "last_error"), "exit status 3");
+    CU_ASSERT_EQUAL_FATAL(rows(place, "attempt = 2"), 1);
+    hf_test_sql(place->url, hf_test_format("DELETE FROM %s", place->table));
+
+    enqueue(place, "kill -9 $PPID");
+    hf_test_expect(work(place, "sh -s; exit 0"), 0);
+    must_be(only_text(place, "last_error"), "killed by signal 9 (Killed)");
+}
+
+static void test_outcomes(void)
+{
+    on_all(outcomes);
+}
+
+static void test_environment(void)
+{
+    struct hf_test_place place = hf_test_place(HF__POSTGRES, "advisory");
+    const char *seen = file_in(&place, "seen");
+    const char *const env[] = {"PGPASSWORD=a", "PGPASSFILE=b", "PGHOST=127.0.0.1", "MYSQL_PWD=c", "HOLDFAST_URL=d", "KEPT=e", "HOLDFAST_GROUP=f", NULL};
+    const char *const arguments[] = {"--exec", hf_test_format("env >%s", seen), "--until-empty", NULL};
+    enqueue(&place, "x");
+    const char *id = only_text(&place, "id");
+    hf_test_expect(hf_test_command_list(&place, "work", env, arguments), 0);
+    const char *text = hf_test_format("\n%s", hf_test_read_file(seen));
+    must_contain(text, hf_test_format("\nHOLDFAST_ID=%s\n", id));
+    must_contain(text, "\nHOLDFAST_ATTEMPT=1\n");
+    must_contain(text, hf_test_format("\nHOLDFAST_KEY=key-%s\n", id));
+    must_contain(text, "\nKEPT=e\n");
+    static const char *const absent[] = {"\nPG", "\nMYSQL", "\nHOLDFAST_URL", "\nHOLDFAST_GROUP", "\nHOLDFAST_HEADERS"};
+    for (size_t i = 0; i < LENGTH(absent); i++) {
+        must_not_contain(text, absent[i]);
+    }
+}
+
+/* Its own process group, no descriptor but the first three, nothing blocked, nothing ignored but what the C library keeps. */
+static void test_child_is_clean(void)
+{
+    struct hf_test_place place = hf_test_place(HF__POSTGRES, "row_lock");
+    const char *seen = file_in(&place, "seen");
+    enqueue(&place, "x");
+    hf_test_expect(work(&place, hf_test_format("{ ls /proc/$$/fd | tr '\\n' ' '; grep -E '^Sig(Blk|Ign)' /proc/$$/status | cut -c8-; "
+                                               "ps -o pgid= -p $$ | grep -qw $$ && echo own; } >%s.0 && mv %s.0 %s",
+                                               seen, seen, seen)),
+                   0);
+    const char *text = hf_test_read_file(seen);
+    must_contain(text, "0 1 2");
+    must_not_contain(text, "3 ");
+    must_contain(text, "\t0000000000000000\n");
+    must_contain(text, "own\n");
+}
+
+static void until_empty_writes_stats(const struct hf_test_place *place)
+{
+    const char *file = file_in(place, "stats.json");
+    hf_test_expect(hf_test_command(place, "enqueue", "--count", "40", NULL), 0);
+    hf_test_expect(hf_test_command(place, "work", "--exec", "true", "--until-empty", "--workers", "4", "--stats-json", file, NULL), 0);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), 0);
+    json_t *json = parse_json(hf_test_read_file(file));
+    CU_ASSERT_TRUE_FATAL(json_is_object(json));
+    json_decref(json);
+}
+
+static void test_until_empty(void)
+{
+    on_all(until_empty_writes_stats);
+}
+
+/* One worker, two rows: the first is in work when the signal comes, the second must stay. */
+static void drain(const struct hf_test_place *place)
+{
+    const char *started = file_in(place, "started");
+    hf_test_expect(hf_test_command(place, "enqueue", "--count", "2", NULL), 0);
+    struct hf_test_child *child = hf_test_command(place, "work", "--exec", hf_test_format("touch %s; sleep 1; touch %s", started, file_in(place, "ended")),
+                                                  "--workers", "1", "--poll-ms", "50", NULL);
+    wait_for_file(started);
+    hf_test_kill(child, SIGTERM);
+    hf_test_expect(child, 0);
+    CU_ASSERT_TRUE_FATAL(file_exists((void *)(uintptr_t)file_in(place, "ended")));
+    CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), 1);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "attempt = 1"), 1);
+}
+
+static void test_drain(void)
+{
+    on_all(drain);
+}
+
+/* Whether the row can be had at once by another worker, after the first one has ended. */
+static void row_is_free(const struct hf_test_place *place)
+{
+    int64_t start = hf_test_now_ms();
+    hf_test_expect(work(place, "true"), 0);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), 0);
+    CU_ASSERT_TRUE_FATAL(hf_test_now_ms() - start < 4000); /* the lease is 5 s */
+}
+
+/* The command traps SIGTERM and needs half a second to end: the row goes back after that, and no process is left. */
+static void stopped_commands(const struct hf_test_place *place, bool second_signal)
+{
+    const char *started = file_in(place, "started");
+    const char *ended = file_in(place, "ended");
+    enqueue(place, "x");
+    struct hf_test_child *child = hf_test_command(
+        place, "work", "--exec", hf_test_format("sh -c 'trap \"sleep 0.5; touch %s; exit 0\" TERM; touch %s; while :; do sleep 0.05; done' & wait", ended, started),
+        "--drain-seconds", second_signal ? "60" : "0.2", NULL);
+    wait_for_file(started);
+    hf_test_kill(child, SIGTERM);
+    if (second_signal) {
+        hf_test_kill(child, SIGINT);
+    }
+    hf_test_expect(child, 0);
+    CU_ASSERT_TRUE_FATAL(file_exists((void *)(uintptr_t)ended));
+    CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), 1);
+    row_is_free(place);
+}
+
+static void drain_limit(const struct hf_test_place *place)
+{
+    stopped_commands(place, false);
+}
+
+static void test_drain_limit(void)
+{
+    on_all(drain_limit);
+}
+
+static void second_signal(const struct hf_test_place *place)
+{
+    stopped_commands(place, true);
+}
+
+static void test_second_signal(void)
+{
+    on_all(second_signal);
+}
+
+static void time_limit(const struct hf_test_place *place)
+{
+    enqueue(place, "x");
+    int64_t start = hf_test_now_ms();
+    hf_test_expect(hf_test_command(place, "work", "--exec", "sleep 60", "--until-empty", "--timeout", "0.5", NULL), 0);
+    CU_ASSERT_TRUE_FATAL(hf_test_now_ms() - start < 10000);
+    must_be(only_text(place, "last_error"), "stopped after 0.5 s");
+    CU_ASSERT_EQUAL_FATAL(rows(place, "attempt = 2"), 1);
+}
+
+static void test_time_limit(void)
+{
+    on_all(time_limit);
+}
+
+int main(int argc, char **argv)
+{
+    CU_TestInfo tests[] = {
+        {"help and version", test_help},
+        {"wrong usage ends with 2", test_wrong_usage},
+        {"where the URL comes from", test_url_sources},
+        {"the password is hidden", test_password_is_hidden},
+        {"ddl prints and applies", test_ddl},
+        {"check finds faults", test_check},
+        {"stats counts", test_stats},
+        {"enqueue prints ids", test_enqueue},
+        {"enqueue refuses", test_enqueue_refuses},
+        {"a payload is exact", test_payload},
+        {"a payload that is not read", test_payload_unread},
+        {"exit statuses are outcomes", test_outcomes},
+        {"the environment of a command", test_environment},
+        {"a command starts clean", test_child_is_clean},
+        {"until empty, and the stats file", test_until_empty},
+        {"SIGTERM drains", test_drain},
+        {"the drain limit stops commands", test_drain_limit},
+        {"a second signal stops commands", test_second_signal},
+        {"a time limit stops a command", test_time_limit},
+        CU_TEST_INFO_NULL,
+    };
+    return hf_test_main(argc, argv, "command", tests);
+}

@@ -1,0 +1,423 @@
+/* ctest: timeout=120 labels=e2e
+ * Enqueue through the runtime, and through the caller's own connection and transaction. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "holdfast.h"
+#include "pool/driver.h"
+#include "tests/support.h"
+#if HOLDFAST_POSTGRES
+#include "holdfast_postgres.h"
+#endif
+#if HOLDFAST_MYSQL
+#include "holdfast_mysql.h"
+#endif
+#if HOLDFAST_SQLITE
+#include "holdfast_sqlite.h"
+#endif
+
+#define LENGTH(array) (sizeof(array) / sizeof(array)[0])
+
+/* A lease table with every column that a job may set but the group. */
+struct place {
+    enum hf__database database;
+    const char *url, *name;
+    hf_table *table;
+    hf_runtime *runtime;
+};
+
+static struct place open_place(enum hf__database database)
+{
+    hf_error err = {0};
+    struct place place = {.database = database, .url = hf_test_url(database), .name = hf_test_scratch("enqueue")};
+    const char *json =
+        hf_test_format("{ \"table\": \"%s\", \"columns\": { \"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\", \"retry_after\": "
+                       "\"retry_after\", \"last_error\": \"last_error\", \"locked_until\": \"locked_until\" } }",
+                       place.name);
+    HF_TEST_OK(hf_table_parse(json, strlen(json), &place.table, &err), &err);
+    HF_TEST_OK(hf_runtime_open(place.url, NULL, &place.runtime, &err), &err);
+    HF_TEST_OK(hf_table_create(place.runtime, place.table, &err), &err);
+    return place;
+}
+
+static void close_place(struct place *place)
+{
+    HF_TEST_OK(hf_runtime_close(place->runtime), NULL);
+    hf_table_free(place->table);
+    hf_test_sql(place->url, hf_test_format("DROP TABLE %s", place->name));
+}
+
+static void on_all(void (*test)(struct place *place))
+{
+    static const enum hf__database databases[] = {HF__SQLITE, HF__POSTGRES, HF__MYSQL};
+    for (size_t i = 0; i < LENGTH(databases); i++) {
+        struct place place = open_place(databases[i]);
+        test(&place);
+        close_place(&place);
+    }
+}
+
+static int64_t rows(const struct place *place, const char *where)
+{
+    return hf_test_query_int(place->url, hf_test_format("SELECT count(*) FROM %s WHERE %s", place->name, where));
+}
+
+static void must_contain(const char *text, const char *part)
+{
+    if (!strstr(text, part)) {
+        hf_test_fail("\"%s\" does not contain \"%s\"", text, part);
+    }
+}
+
+static hf_job job(const char *payload)
+{
+    hf_job made = HF_JOB_INIT;
+    made.payload = payload;
+    made.payload_len = payload ? strlen(payload) : 0;
+    return made;
+}
+
+/* ---- ids and payloads ---- */
+
+static void ids_in_order(struct place *place)
+{
+    hf_error err = {0};
+    hf_enqueued *ids = NULL;
+    hf_job jobs[3];
+    for (size_t i = 0; i < LENGTH(jobs); i++) {
+        jobs[i] = job(hf_test_format("payload %zu", i));
+    }
+    HF_TEST_OK(hf_enqueue(place->runtime, place->table, jobs, LENGTH(jobs), &ids, &err), &err);
+    CU_ASSERT_EQUAL_FATAL(hf_enqueued_count(ids), LENGTH(jobs));
+    CU_ASSERT_PTR_NULL_FATAL(hf_enqueued_id(ids, LENGTH(jobs)));
+    for (size_t i = 0; i < LENGTH(jobs); i++) {
+        const char *payload = hf_test_query_text(place->url, hf_test_format("SELECT payload FROM %s WHERE id = %s", place->name, hf_enqueued_id(ids, i)));
+        CU_ASSERT_STRING_EQUAL_FATAL(payload, jobs[i].payload);
+    }
+    hf_enqueued_free(ids);
+    HF_TEST_OK(hf_enqueue(place->runtime, place->table, jobs, 1, NULL, &err), &err);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "attempt = 1 AND locked_until IS NULL"), 4);
+    HF_TEST_OK(hf_enqueue(place->runtime, place->table, NULL, 0, &ids, &err), &err);
+    CU_ASSERT_EQUAL_FATAL(hf_enqueued_count(ids), 0);
+    hf_enqueued_free(ids);
+}
+
+static void test_ids(void)
+{
+    on_all(ids_in_order);
+}
+
+static void payload_kinds(struct place *place)
+{
+    hf_error err = {0};
+    hf_job jobs[] = {job(""), job(NULL), job(NULL)};
+    jobs[2].null_payload = true;
+    HF_TEST_OK(hf_enqueue(place->runtime, place->table, jobs, LENGTH(jobs), NULL, &err), &err);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "length(payload) = 0"), 1);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "payload IS NULL"), 2);
+}
+
+static void test_payload_kinds(void)
+{
+    on_all(payload_kinds);
+}
+
+static void many(struct place *place)
+{
+    enum { N = 5000 };
+    hf_error err = {0};
+    hf_enqueued *ids = NULL;
+    hf_job *jobs = calloc(N, sizeof *jobs);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(jobs);
+    for (size_t i = 0; i < N; i++) {
+        jobs[i] = job(hf_test_format("%zu", i));
+    }
+    HF_TEST_OK(hf_enqueue(place->runtime, place->table, jobs, N, &ids, &err), &err);
+    free(jobs);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), N);
+    for (size_t i = 0; i < N; i += 1250) {
+        const char *payload = hf_test_query_text(place->url, hf_test_format("SELECT payload FROM %s WHERE id = %s", place->name, hf_enqueued_id(ids, i)));
+        CU_ASSERT_STRING_EQUAL_FATAL(payload, hf_test_format("%zu", i));
+    }
+    hf_enqueued_free(ids);
+}
+
+static void test_many(void)
+{
+    on_all(many);
+}
+
+/* ---- all or nothing, and what is refused ---- */
+
+static void all_or_nothing(struct place *place)
+{
+    hf_error err = {0};
+    hf_enqueued *ids = NULL;
+    hf_field id = {"id", "77", 2};
+    hf_job jobs[] = {job("a"), job("b"), job("c")};
+    jobs[0].fields = jobs[2].fields = &id;
+    jobs[0].n_fields = jobs[2].n_fields = 1;
+    HF_TEST_STATUS(hf_enqueue(place->runtime, place->table, jobs, LENGTH(jobs), &ids, &err), HF_DATABASE, &err);
+    CU_ASSERT_PTR_NULL_FATAL(ids);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), 0);
+    HF_TEST_OK(hf_enqueue(place->runtime, place->table, jobs, 2, &ids, &err), &err);
+    CU_ASSERT_STRING_EQUAL_FATAL(hf_enqueued_id(ids, 0), "77");
+    hf_enqueued_free(ids);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), 2);
+}
+
+static void test_all_or_nothing(void)
+{
+    on_all(all_or_nothing);
+}
+
+static void refused(struct place *place, const hf_job *bad, const char *message)
+{
+    hf_error err = {0};
+    hf_job jobs[] = {job("good"), *bad};
+    HF_TEST_STATUS(hf_enqueue(place->runtime, place->table, jobs, LENGTH(jobs), NULL, &err), HF_INVALID, &err);
+    must_contain(err.message, message);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), 0);
+}
+
+static void test_refused(void)
+{
+    struct place place = open_place(HF__SQLITE);
+    hf_job group = HF_JOB_INIT;
+    hf_job headers = HF_JOB_INIT;
+    hf_job priority = HF_JOB_INIT;
+    hf_job delay = HF_JOB_INIT;
+    hf_job payload = job("x");
+    hf_job field = HF_JOB_INIT;
+    hf_field nameless = {"", "x", 1};
+    group.group = "g";
+    headers.headers = "{}";
+    priority.has_priority = true;
+    delay.delay_ms = -1;
+    payload.null_payload = true;
+    field.fields = &nameless;
+    field.n_fields = 1;
+    refused(&place, &group, "\"group\"");
+    refused(&place, &headers, "\"headers\"");
+    refused(&place, &priority, "\"priority\"");
+    refused(&place, &delay, "negative");
+    refused(&place, &payload, "null_payload");
+    refused(&place, &field, "names no column");
+    field.fields = NULL;
+    refused(&place, &field, "fields is NULL");
+
+    hf_error err = {0};
+    hf_job unset = {0};
+    HF_TEST_STATUS(hf_enqueue(place.runtime, place.table, &unset, 1, NULL, &err), HF_INVALID, &err);
+    must_contain(err.message, "HF_JOB_INIT");
+    HF_TEST_STATUS(hf_enqueue(NULL, place.table, &group, 1, NULL, &err), HF_MISUSE, &err);
+    HF_TEST_STATUS(hf_enqueue(place.runtime, NULL, &group, 1, NULL, &err), HF_INVALID, &err);
+    HF_TEST_STATUS(hf_enqueue(place.runtime, place.table, NULL, 1, NULL, &err), HF_INVALID, &err);
+    close_place(&place);
+}
+
+/* A caller compiled with an older header has smaller structs, one with a newer header larger ones. */
+static void test_sizes(void)
+{
+    struct place place = open_place(HF__SQLITE);
+    struct newer {
+        hf_job job;
+        void *more[3];
+    } newer[2] = {{.job = job("newer 0")}, {.job = job("newer 1")}};
+    newer[0].job.size = newer[1].job.size = sizeof newer[0];
+    newer[0].more[0] = newer;
+    struct older {
+        size_t size;
+        const void *payload;
+        size_t payload_len;
+        bool null_payload;
+        int64_t delay_ms;
+    } older[2] = {{sizeof older[0], "older 0", 7, false, 0}, {sizeof older[0], "older 1", 7, false, 0}};
+    hf_error err = {0};
+    HF_TEST_OK(hf_enqueue(place.runtime, place.table, &newer[0].job, 2, NULL, &err), &err);
+    HF_TEST_OK(hf_enqueue(place.runtime, place.table, (const hf_job *)(const void *)older, 2, NULL, &err), &err);
+    CU_ASSERT_EQUAL_FATAL(rows(&place, "payload IN (CAST('newer 0' AS BLOB), CAST('newer 1' AS BLOB))"), 2);
+    CU_ASSERT_EQUAL_FATAL(rows(&place, "payload IN (CAST('older 0' AS BLOB), CAST('older 1' AS BLOB))"), 2);
+    close_place(&place);
+}
+
+static void delays(struct place *place)
+{
+    hf_error err = {0};
+    hf_counts counts = HF_COUNTS_INIT;
+    hf_job jobs[] = {job("now"), job("soon"), job("never")};
+    jobs[1].delay_ms = 3600000;
+    jobs[2].delay_ms = INT64_MAX;
+    HF_TEST_OK(hf_enqueue(place->runtime, place->table, jobs, LENGTH(jobs), NULL, &err), &err);
+    HF_TEST_OK(hf_count(place->runtime, place->table, &counts, &err), &err);
+    CU_ASSERT_EQUAL_FATAL(counts.due, 1);
+    CU_ASSERT_EQUAL_FATAL(counts.delayed, 2);
+}
+
+static void test_delays(void)
+{
+    on_all(delays);
+}
+
+/* ---- the wake-up ---- */
+
+static hf_outcome count_one(hf_delivery *delivery, void *ctx)
+{
+    (void)delivery;
+    atomic_fetch_add((atomic_int *)ctx, 1);
+    return HF_ACK;
+}
+
+static bool has_run(void *count)
+{
+    return atomic_load((atomic_int *)count) > 0;
+}
+
+static void enqueue_wakes(struct place *place)
+{
+    atomic_int count = 0;
+    hf_error err = {0};
+    hf_subscription_options options = HF_SUBSCRIPTION_OPTIONS_INIT;
+    options.workers = 1;
+    options.poll_ms = 60000;
+    HF_TEST_OK(hf_subscribe(place->runtime, place->table, &options, count_one, &count, NULL, &err), &err);
+    HF_TEST_OK(hf_runtime_start(place->runtime, &err), &err);
+    HF_TEST_OK(hf_runtime_wait_empty(place->runtime, 10000, &err), &err); /* it has polled, and sleeps */
+    hf_job one = job("x");
+    HF_TEST_OK(hf_enqueue(place->runtime, place->table, &one, 1, NULL, &err), &err);
+    CU_ASSERT_TRUE_FATAL(hf_test_wait_until(has_run, &count, 10000));
+    HF_TEST_OK(hf_runtime_stop(place->runtime, 10000, NULL, &err), &err);
+}
+
+static void test_wake(void)
+{
+    on_all(enqueue_wakes);
+}
+
+/* ---- the caller's own connection ---- */
+
+/* A native handle of the database, in a connection that the test may also use in our terms. */
+struct native {
+    struct hf__url *url;
+    struct hf__conn *conn;
+    void *handle;
+};
+
+static struct native connect_natively(const struct place *place)
+{
+    hf_error err = {0};
+    struct native native = {0};
+    struct hf__session_options options = {.connect_timeout_ms = 10000, .idle_limit_ms = 600000};
+    HF_TEST_OK(hf__url_parse(place->url, &native.url, &err), &err);
+    HF_TEST_OK(hf__conn_open(native.url, &options, hf__after_ms(10000), &native.conn, &err), &err);
+    native.handle = hf__conn_native(native.conn);
+    return native;
+}
+
+static void disconnect(struct native *native)
+{
+    hf__conn_close(native->conn);
+    hf__url_free(native->url);
+}
+
+static void run(const struct native *native, const char *sql)
+{
+    hf_error err = {0};
+    HF_TEST_OK(hf__conn_exec(native->conn, sql, hf__after_ms(10000), &err), &err);
+}
+
+static hf_status enqueue_natively(const struct place *place, void *handle, const hf_job *jobs, size_t n, hf_enqueued **out, hf_error *err)
+{
+    switch (place->database) {
+#if HOLDFAST_POSTGRES
+    case HF__POSTGRES:
+        return hf_enqueue_postgres(handle, place->table, jobs, n, out, err);
+#endif
+#if HOLDFAST_MYSQL
+    case HF__MYSQL:
+        return hf_enqueue_mysql(handle, place->table, jobs, n, out, err);
+#endif
+#if HOLDFAST_SQLITE
+    case HF__SQLITE:
+        return hf_enqueue_sqlite(handle, place->table, jobs, n, out, err);
+#endif
+    default:
+        return hf__fail(err, HF_UNSUPPORTED, "this build has no such database");
+    }
+}
+
+static void in_the_callers_transaction(struct place *place)
+{
+    hf_error err = {0};
+    hf_enqueued *ids = NULL;
+    hf_job jobs[] = {job("a"), job("b")};
+    struct native native = connect_natively(place);
+    run(&native, "BEGIN");
+    HF_TEST_OK(enqueue_natively(place, native.handle, jobs, LENGTH(jobs), &ids, &err), &err);
+    CU_ASSERT_EQUAL_FATAL(hf_enqueued_count(ids), 2);
+    hf_enqueued_free(ids);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), 0);
+    run(&native, "ROLLBACK");
+    CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), 0);
+    run(&native, "BEGIN");
+    HF_TEST_OK(enqueue_natively(place, native.handle, jobs, LENGTH(jobs), NULL, &err), &err);
+    run(&native, "COMMIT");
+    CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), 2);
+    HF_TEST_OK(enqueue_natively(place, native.handle, jobs, LENGTH(jobs), NULL, &err), &err);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), 4);
+    disconnect(&native);
+    HF_TEST_STATUS(enqueue_natively(place, NULL, jobs, LENGTH(jobs), NULL, &err), HF_INVALID, &err);
+}
+
+static void test_callers_transaction(void)
+{
+    on_all(in_the_callers_transaction);
+}
+
+/* A failed enqueue is undone alone; on PostgreSQL an error aborts the transaction, as any error does. */
+static void failure_in_the_callers_transaction(struct place *place)
+{
+    hf_error err = {0};
+    hf_field id = {"id", "77", 2};
+    hf_job good = job("good");
+    hf_job jobs[] = {job("a"), job("b"), job("c")};
+    jobs[0].fields = jobs[2].fields = &id;
+    jobs[0].n_fields = jobs[2].n_fields = 1;
+    struct native native = connect_natively(place);
+    run(&native, "BEGIN");
+    HF_TEST_OK(enqueue_natively(place, native.handle, &good, 1, NULL, &err), &err);
+    HF_TEST_STATUS(enqueue_natively(place, native.handle, jobs, LENGTH(jobs), NULL, &err), HF_DATABASE, &err);
+    if (place->database == HF__POSTGRES && hf__conn_transaction(native.conn) == HF__TX_FAILED) {
+        run(&native, "ROLLBACK");
+        CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), 0);
+    } else {
+        run(&native, "COMMIT");
+        CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), 1);
+    }
+    disconnect(&native);
+}
+
+static void test_callers_failure(void)
+{
+    on_all(failure_in_the_callers_transaction);
+}
+
+int main(int argc, char **argv)
+{
+    CU_TestInfo tests[] = {
+        {"ids come in the order of the jobs", test_ids},
+        {"an empty, a missing and a NULL payload", test_payload_kinds},
+        {"5,000 jobs in one call", test_many},
+        {"all or nothing", test_all_or_nothing},
+        {"what is refused, and how it is said", test_refused},
+        {"older and newer structs", test_sizes},
+        {"delays", test_delays},
+        {"enqueue wakes a subscription", test_wake},
+        {"in the caller's transaction", test_callers_transaction},
+        {"a failure in the caller's transaction", test_callers_failure},
+        CU_TEST_INFO_NULL,
+    };
+    return hf_test_main(argc, argv, "enqueue", tests);
+}
