@@ -16,11 +16,12 @@ macro(hf_database name module)
     endif()
 endmacro()
 
-# hf_leave_out(LIST): takes out the files that are named for a database which this build is made without.
+# hf_leave_out(LIST): takes out the files that are named for a database which this build is made without. Dialects stay: they
+# are text, need no client library, and describe their database to the rest of strategies/.
 function(hf_leave_out list)
     set(files ${${list}})
     foreach(without ${HOLDFAST_WITHOUT})
-        list(FILTER files EXCLUDE REGEX "/[^/]*${without}[^/]*$")
+        list(FILTER files EXCLUDE REGEX "/(pool|runtime|tests)/[^/]*${without}[^/]*$")
     endforeach()
     set(${list} ${files} PARENT_SCOPE)
 endfunction()

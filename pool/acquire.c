@@ -172,9 +172,9 @@ static hf_status fail_timeout(const struct census *census, hf_error *err)
     aside(closing, sizeof closing, census->closing, "being closed");
     aside(reserved, sizeof reserved, census->reserved, "reserved for renew");
     return hf__fail(err, HF_TIMEOUT,
-                    "no connection came free within %lld ms: the pool's %zu connections are out for %s%s%s%s; raise the pool's size or "
+                    "no connection came free within %lld ms: the pool's %zu connection%s out for %s%s%s%s; raise the pool's size or "
                     "lower the workers",
-                    waited_ms, census->size, out_for, opening, closing, reserved);
+                    waited_ms, census->size, census->size == 1 ? " is" : "s are", out_for, opening, closing, reserved);
 }
 
 static hf_status answer(const struct caller *caller, const struct census *census, struct hf__checkout **out, hf_error *err)
@@ -237,7 +237,8 @@ static hf_status begin(struct hf__pool *pool, struct caller *caller, struct hf__
 {
     *out = NULL;
     if (pool->owner != getpid()) {
-        return hf__fail(err, HF_MISUSE, "the pool belongs to process %ld, the parent of this one; a child process has to open its own runtime",
+        return hf__fail(err, HF_MISUSE,
+                        "the pool belongs to process %ld, the parent of this one; a child process has to open its own runtime",
                         (long)pool->owner);
     }
     return acquire(pool, caller, out, err);

@@ -88,32 +88,36 @@ bool hf__cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, struct hf__dead
     return pthread_cond_timedwait(cond, mutex, &until) == 0;
 }
 
-/* The pid is kept so that a forked child does not repeat its parent's numbers. */
+/* One for each thread. The pid is kept so that a forked child does not repeat its parent's numbers. */
 struct random_source {
     uint64_t state;
     pid_t pid;
 };
 
-static _Thread_local struct random_source random_source;
-
-static void seed_random(pid_t pid)
+static void seed_random(struct random_source *source, pid_t pid)
 {
     uint64_t seed;
     if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed) {
-        seed = (uint64_t)hf__monotonic_ns() ^ (uint64_t)(uintptr_t)&random_source ^ ((uint64_t)pid << 40);
+        seed = (uint64_t)hf__monotonic_ns() ^ (uint64_t)(uintptr_t)source ^ ((uint64_t)pid << 40);
     }
-    random_source.state = seed;
-    random_source.pid = pid;
+    *source = (struct random_source){.state = seed, .pid = pid};
+}
+
+static struct random_source *random_source(void)
+{
+    static _Thread_local struct random_source source;
+    pid_t pid = getpid();
+    if (source.pid != pid) {
+        seed_random(&source, pid);
+    }
+    return &source;
 }
 
 /* splitmix64 */
 static uint64_t random_next(void)
 {
-    pid_t pid = getpid();
-    if (random_source.pid != pid) {
-        seed_random(pid);
-    }
-    uint64_t z = (random_source.state += UINT64_C(0x9E3779B97F4A7C15));
+    struct random_source *source = random_source();
+    uint64_t z = (source->state += UINT64_C(0x9E3779B97F4A7C15));
     z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
     z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
     return z ^ (z >> 31);

@@ -27,14 +27,19 @@
 struct hf__server {
     enum hf__database database;
     bool mariadb;
-    int version;    /* major * 10000 + minor * 100 + patch: 150000 + patch * 1 for PostgreSQL 15.x is 15 * 10000 + minor */
+    int version;    /* major * 10000 + minor * 100 + patch: PostgreSQL 15.18 is 151800 and 9.5.3 is 90503, MariaDB 10.11.6 is 101106 */
     char text[64];  /* "PostgreSQL 15.18", "MariaDB 10.11.6", "MySQL 9.7.0", "SQLite 3.40.1" */
 };
 
 enum hf__isolation { HF__ISOLATION_DEFAULT, HF__READ_COMMITTED, HF__REPEATABLE_READ, HF__SERIALIZABLE };
 enum hf__sqlite_mode { HF__DEFERRED, HF__IMMEDIATE, HF__EXCLUSIVE };
 
-enum hf__transaction { HF__TX_NONE, HF__TX_OPEN, HF__TX_FAILED /* PostgreSQL: only a rollback helps */, HF__TX_UNKNOWN };
+enum hf__transaction {
+    HF__TX_NONE,
+    HF__TX_OPEN,
+    HF__TX_FAILED, /* only a rollback helps: PostgreSQL after an error, MySQL and SQLite after one that rolled all of it back */
+    HF__TX_UNKNOWN
+};
 
 /* SQL text that is prepared once for each connection. It must outlive every connection that ran it, or be forgotten first. */
 struct hf__statement {
@@ -81,7 +86,8 @@ struct hf__driver {
      * all rows, exact bytes, and the count of matched rows. A BYTES or TEXT value goes to bytes, text and JSON columns alike. */
     hf_status (*run)(struct hf__conn *conn, const struct hf__statement *statement, const struct hf__value *values, size_t n,
                      struct hf__rows *rows, struct hf__deadline deadline, hf_error *err);
-    /* Runs constant SQL without parameters and without an answer of interest (SAVEPOINT, DDL, several statements at once). */
+    /* Runs constant SQL without parameters and without an answer of interest (SAVEPOINT, DDL, several statements at once; MySQL:
+     * one statement). */
     hf_status (*exec)(struct hf__conn *conn, const char *sql, struct hf__deadline deadline, hf_error *err);
 
     hf_status (*begin)(struct hf__conn *conn, enum hf__isolation isolation, enum hf__sqlite_mode mode, struct hf__deadline deadline, hf_error *err);

@@ -142,8 +142,8 @@ static hf_status borrow(void *native, struct hf__conn **out, hf_error *err)
     }
     if (!is_utf8(mysql)) {
         return hf__fail(err, HF_INVALID,
-                        "the MYSQL handle uses the character set %s and holdfast sends UTF-8; call mysql_set_character_set(mysql, \"utf8mb4\") "
-                        "first",
+                        "the MYSQL handle uses the character set %s and holdfast sends UTF-8; first call "
+                        "mysql_set_character_set(mysql, \"utf8mb4\")",
                         mysql_character_set_name(mysql));
     }
     struct hf__my *self = calloc(1, sizeof *self);
@@ -191,12 +191,29 @@ enum hf__transaction hf__my_transaction(struct hf__conn *conn)
     if (conn->lost || mariadb_get_infov(hf__my_of(conn)->mysql, MARIADB_CONNECTION_SERVER_STATUS, &status) != 0) {
         return HF__TX_UNKNOWN;
     }
-    return status & SERVER_STATUS_IN_TRANS ? HF__TX_OPEN : HF__TX_NONE;
+    if ((status & SERVER_STATUS_IN_TRANS) == 0) {
+        return HF__TX_NONE;
+    }
+    return hf__my_of(conn)->rolled_back ? HF__TX_FAILED : HF__TX_OPEN;
+}
+
+/* The server would run it in a transaction of its own, and a row that was locked before may be somebody else's by now. */
+hf_status hf__my_check_transaction(struct hf__my *self, hf_error *err)
+{
+    return hf__my_transaction(&self->base) != HF__TX_FAILED
+               ? HF_OK
+               : hf__fail(err, HF_DATABASE, "the server has rolled the transaction back; nothing but a rollback is run in it");
+}
+
+static hf_status command(struct hf__conn *conn, const char *sql, struct hf__deadline deadline, hf_error *err)
+{
+    return hf__my_text(hf__my_of(conn), sql, deadline, NULL, err);
 }
 
 static hf_status exec(struct hf__conn *conn, const char *sql, struct hf__deadline deadline, hf_error *err)
 {
-    return hf__my_text(hf__my_of(conn), sql, deadline, NULL, err);
+    hf_status status = hf__my_check_transaction(hf__my_of(conn), err);
+    return status != HF_OK ? status : command(conn, sql, deadline, err);
 }
 
 /* NULL when the session's own level is the one that is asked for. */
@@ -218,27 +235,35 @@ static hf_status begin(struct hf__conn *conn, enum hf__isolation isolation, enum
                        hf_error *err)
 {
     (void)mode;
-    if (hf__my_transaction(conn) == HF__TX_OPEN) { /* START TRANSACTION would commit it */
+    enum hf__transaction transaction = hf__my_transaction(conn);
+    if (transaction == HF__TX_OPEN || transaction == HF__TX_FAILED) { /* START TRANSACTION would commit it */
         return hf__fail(err, HF_MISUSE, "a transaction is open already on this connection");
     }
+    hf__my_of(conn)->rolled_back = false;
     const char *level = level_sql(conn, isolation);
-    hf_status status = level != NULL ? exec(conn, level, deadline, err) : HF_OK;
-    return status != HF_OK ? status : exec(conn, "START TRANSACTION", deadline, err);
+    hf_status status = level != NULL ? command(conn, level, deadline, err) : HF_OK;
+    return status != HF_OK ? status : command(conn, "START TRANSACTION", deadline, err);
+}
+
+static hf_status rollback(struct hf__conn *conn, struct hf__deadline deadline, hf_error *err)
+{
+    return command(conn, "ROLLBACK", deadline, err);
 }
 
 /* The server accepts a COMMIT without a transaction, also when it has just rolled one back. */
 static hf_status commit(struct hf__conn *conn, struct hf__deadline deadline, hf_error *err)
 {
-    if (hf__my_transaction(conn) == HF__TX_NONE) {
-        return hf__fail(err, HF_DATABASE,
-                        "there was no transaction left to commit: the server rolled it back, or a statement in it committed by itself");
+    enum hf__transaction transaction = hf__my_transaction(conn);
+    if (transaction == HF__TX_OPEN || transaction == HF__TX_UNKNOWN) {
+        return command(conn, "COMMIT", deadline, err);
     }
-    return exec(conn, "COMMIT", deadline, err);
-}
-
-static hf_status rollback(struct hf__conn *conn, struct hf__deadline deadline, hf_error *err)
-{
-    return exec(conn, "ROLLBACK", deadline, err);
+    hf_status status = transaction == HF__TX_FAILED ? rollback(conn, deadline, err) : HF_OK;
+    if (status != HF_OK) {
+        return status;
+    }
+    return hf__fail(err, HF_DATABASE, "nothing was committed: %s",
+                    transaction == HF__TX_FAILED ? "the server had rolled the transaction back"
+                                                 : "the transaction had ended before, by a statement that commits by itself");
 }
 
 /* ---- health ---- */
@@ -284,6 +309,7 @@ static hf_status reset(struct hf__conn *conn, struct hf__deadline deadline, hf_e
     }
     struct hf__my_step step = {.call = &hf__my_call_reset};
     hf_status status = hf__my_step(self, &step, deadline, err);
+    self->rolled_back = false;
     hf__my_forget_plans(self);
     if (status == HF_OK) {
         status = set_up(self, deadline, err);

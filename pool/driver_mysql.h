@@ -28,6 +28,7 @@ struct hf__my {
     MYSQL *mysql;
     struct hf__url *url;     /* our copy, for the connection that stops a statement; NULL when borrowed */
     bool tls;
+    bool rolled_back;        /* the server has undone the transaction that it still calls open */
     unsigned long id;        /* the server's name for this session */
     char *instance;          /* the server's name for itself; NULL: not known, and no statement of ours can be stopped on it */
     uint64_t max_packet;     /* max_allowed_packet of the session; 0: not known */
@@ -64,8 +65,8 @@ struct hf__my_step {
     MYSQL *session;
     MYSQL_RES *result;
 };
-extern const struct hf__my_call hf__my_call_query, hf__my_call_store, hf__my_call_next, hf__my_call_ping, hf__my_call_reset, hf__my_call_use,
-    hf__my_call_prepare, hf__my_call_execute, hf__my_call_stmt_store, hf__my_call_stmt_next, hf__my_call_stmt_close;
+extern const struct hf__my_call hf__my_call_query, hf__my_call_store, hf__my_call_next, hf__my_call_ping, hf__my_call_reset,
+    hf__my_call_use, hf__my_call_prepare, hf__my_call_execute, hf__my_call_stmt_store, hf__my_call_stmt_next, hf__my_call_stmt_close;
 
 /* Drives a call to its end. False when the deadline passed before: then its socket has been shut down. */
 bool hf__my_drive(struct hf__my *self, struct hf__my_step *step, struct hf__deadline deadline);
@@ -78,8 +79,15 @@ void hf__my_hang_up(struct hf__my *self);
 void hf__my_close_stmt(struct hf__my *self, MYSQL_STMT *stmt);
 /* HF_DATABASE when a command of that many bytes is more than the server takes: it would hang up without a word. */
 hf_status hf__my_check_packet(const struct hf__my *self, uint64_t bytes, hf_error *err);
-hf_status hf__my_class(unsigned number, bool mariadb, bool *retire);
+struct hf__my_class {
+    unsigned number;
+    hf_status status;
+    bool retire;      /* the server will go on refusing: the next attempt should meet another connection */
+    bool rolled_back; /* with all that the transaction had done */
+};
+struct hf__my_class hf__my_class(unsigned number, bool mariadb);
 enum hf__transaction hf__my_transaction(struct hf__conn *conn);
+hf_status hf__my_check_transaction(struct hf__my *self, hf_error *err);
 
 /* login: connects with self->url and fills mysql, id, tls and base.server. */
 hf_status hf__my_login(struct hf__my *self, const char *program, struct hf__deadline deadline, hf_error *err);

@@ -17,6 +17,7 @@ static hf_status ask(const struct question *question, const char *sql, struct hf
 {
     const struct hf__statement statement = {.sql = sql};
     const struct hf__value values[] = {hf__text(question->schema), hf__text(question->table)};
+    hf__rows_clear(rows);
     return hf__my_run(&question->self->base, &statement, values, 2, rows, question->deadline, err);
 }
 

@@ -139,8 +139,7 @@ static const struct hf__my_call call_connect = {.start = connect_start, .cont = 
 
 static hf_status login_class(unsigned number, bool mariadb)
 {
-    bool retire;
-    hf_status status = hf__my_class(number, mariadb, &retire);
+    hf_status status = hf__my_class(number, mariadb).status;
     switch (number) {
     case ER_ACCESS_DENIED_NO_PASSWORD_ERROR:
     case ER_HOST_NOT_PRIVILEGED:

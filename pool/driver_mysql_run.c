@@ -173,6 +173,9 @@ static hf_status read_answer(struct hf__my *self, MYSQL_STMT *stmt, struct hf__r
     if (status == HF_OK) {
         status = drop_further(self, stmt, deadline, fetched == HF_OK ? err : NULL);
     }
+    if (mysql_stmt_num_rows(stmt) > 0) {
+        mysql_stmt_data_seek(stmt, 0); /* a result that was read to its end would be kept */
+    }
     (void)mysql_stmt_free_result(stmt); /* it is in our memory: nothing is sent, nothing can fail */
     return status != HF_OK ? status : fetched;
 }
@@ -223,9 +226,16 @@ hf_status hf__my_run(struct hf__conn *conn, const struct hf__statement *statemen
                      struct hf__rows *rows, struct hf__deadline deadline, hf_error *err)
 {
     struct hf__my *self = hf__my_of(conn);
-    hf_error own;
+    hf_error own = {.status = HF_OK};
     hf_error *what = err != NULL ? err : &own;
-    hf_status status = run_once(self, statement, values, n, rows, deadline, what);
+    hf_status status = hf__my_check_transaction(self, what);
+    if (status != HF_OK) {
+        return status;
+    }
+    status = run_once(self, statement, values, n, rows, deadline, what);
+    if (status != HF_OK && what->native_code == CR_NEW_STMT_METADATA) { /* it has run: that is for the caller to repeat */
+        forget_plan(self, statement->serial);
+    }
     if (status == HF_OK || self->base.lost || !is_stale(self, what->native_code)) {
         return status;
     }

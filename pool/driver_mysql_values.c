@@ -39,10 +39,13 @@ static void split_time(int64_t us, MYSQL_TIME *time)
     time->time_type = MYSQL_TIMESTAMP_DATETIME;
 }
 
+/* A JSON column of MySQL refuses binary strings, and a text column takes them without converting: bytes that are UTF-8 are bound as
+ * text, which a binary column stores as it is. Others are bound as binary, or they would be ill-formed text in a binary log. */
 static void bind_string(MYSQL_BIND *bind, struct slot *slot, const struct hf__value *value)
 {
     static char nothing[] = "";
-    bind->buffer_type = MYSQL_TYPE_STRING;
+    bool text = value->type == HF__TEXT || hf__utf8_valid(value->s.data, value->s.len);
+    bind->buffer_type = text ? MYSQL_TYPE_STRING : MYSQL_TYPE_BLOB;
     bind->buffer = value->s.len > 0 ? (void *)(uintptr_t)value->s.data : nothing; /* it is only read */
     slot->len = (unsigned long)value->s.len;
     bind->buffer_length = slot->len;
@@ -57,8 +60,6 @@ static void bind_number(MYSQL_BIND *bind, struct slot *slot, const struct hf__va
     memcpy(&slot->number, &value->u, sizeof slot->number);
 }
 
-/* Bytes are bound as a string of the connection's character set: the servers store it in a binary column as it is, and a JSON
- * column of MySQL refuses anything else. */
 static void bind_one(MYSQL_BIND *bind, struct slot *slot, const struct hf__value *value)
 {
     switch (value->type) {
@@ -139,7 +140,7 @@ static enum form form_of(const MYSQL_FIELD *field)
     case MYSQL_TYPE_LONG:
     case MYSQL_TYPE_LONGLONG:
     case MYSQL_TYPE_YEAR:
-        return field->flags & UNSIGNED_FLAG ? FORM_UINT : FORM_INT;
+        return (field->flags & UNSIGNED_FLAG) != 0 ? FORM_UINT : FORM_INT;
     case MYSQL_TYPE_FLOAT:
     case MYSQL_TYPE_DOUBLE:
         return FORM_REAL;
@@ -228,7 +229,8 @@ static bool read_string(MYSQL_STMT *stmt, unsigned index, const struct column *c
     cell->type = column->form == FORM_TEXT ? HF__TEXT : HF__BYTES;
     cell->s.data = data;
     cell->s.len = len;
-    MYSQL_BIND bind = {.buffer_type = column->form == FORM_TEXT ? MYSQL_TYPE_STRING : MYSQL_TYPE_BLOB, .buffer = data, .buffer_length = len};
+    MYSQL_BIND bind = {
+        .buffer_type = column->form == FORM_TEXT ? MYSQL_TYPE_STRING : MYSQL_TYPE_BLOB, .buffer = data, .buffer_length = len};
     return len == 0 || mysql_stmt_fetch_column(stmt, &bind, index, 0) == 0;
 }
 

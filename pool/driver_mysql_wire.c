@@ -13,7 +13,7 @@
 
 #include "driver_mysql.h"
 
-#define STOP_MS 1000    /* to log in beside a statement that ran out of time, and stop it */
+#define STOP_MS 2000    /* to log in beside a statement that ran out of time, and stop it */
 #define REFRESH_MS 1000 /* to ask whether an error ended the transaction */
 #define CLOSE_MS 100    /* to say goodbye when the socket's buffer is full */
 
@@ -94,28 +94,43 @@ static void drop_sigpipe(const struct sigpipe *held)
     (void)pthread_sigmask(SIG_SETMASK, &held->old, NULL);
 }
 
+static const struct {
+    int wait;
+    short poll;
+} events[] = {{MYSQL_WAIT_READ, POLLIN}, {MYSQL_WAIT_WRITE, POLLOUT}, {MYSQL_WAIT_EXCEPT, POLLPRI}};
+
+#define N_EVENTS (sizeof events / sizeof events[0])
+
 static short poll_events(int wanted)
 {
-    int events = (wanted & MYSQL_WAIT_READ ? POLLIN : 0) | (wanted & MYSQL_WAIT_WRITE ? POLLOUT : 0) |
-                 (wanted & MYSQL_WAIT_EXCEPT ? POLLPRI : 0);
-    return (short)events;
+    int result = 0;
+    for (size_t i = 0; i < N_EVENTS; i++) {
+        result |= (wanted & events[i].wait) != 0 ? events[i].poll : 0;
+    }
+    return (short)result;
+}
+
+/* Of an error or a hang-up the call itself finds out: it is told that all it waits for has come. */
+static int wait_events(int wanted, short came)
+{
+    int waited = 0;
+    int ready = 0;
+    for (size_t i = 0; i < N_EVENTS; i++) {
+        waited |= wanted & events[i].wait;
+        ready |= (came & events[i].poll) != 0 ? wanted & events[i].wait : 0;
+    }
+    return ready != 0 ? ready : waited;
 }
 
 /* The events that came, or 0 when the deadline passed first. libmariadb's own time limit is not looked at. */
 static int wait_ready(MYSQL *mysql, int wanted, struct hf__deadline deadline)
 {
-    const int waited = wanted & (MYSQL_WAIT_READ | MYSQL_WAIT_WRITE | MYSQL_WAIT_EXCEPT);
     struct pollfd socket = {.fd = mysql_get_socket(mysql), .events = poll_events(wanted)};
     int n;
     do {
         n = poll(&socket, 1, hf__left_poll_ms(deadline));
     } while ((n < 0 && errno == EINTR) || (n == 0 && !hf__passed(deadline)));
-    if (n == 0) {
-        return 0;
-    }
-    int ready = (socket.revents & POLLIN ? MYSQL_WAIT_READ : 0) | (socket.revents & POLLOUT ? MYSQL_WAIT_WRITE : 0) |
-                (socket.revents & POLLPRI ? MYSQL_WAIT_EXCEPT : 0);
-    return (ready & waited) != 0 ? ready & waited : waited; /* an error or a hang-up: the call itself finds out */
+    return n == 0 ? 0 : wait_events(wanted, socket.revents);
 }
 
 static void shut_down(MYSQL *mysql)
@@ -225,48 +240,45 @@ static hf_status out_of_time(struct hf__my *self, bool sent, hf_error *err)
 #define MYSQL_LOCK_NOWAIT 3572
 #define MYSQL_INTERACTION_TIMEOUT 4031
 
-static const struct {
-    unsigned number;
-    hf_status status;
-    bool retire; /* the server will go on refusing: the next attempt should meet another connection */
-} classes[] = {
-    {ER_LOCK_DEADLOCK, HF_TRANSIENT, false},
-    {ER_LOCK_WAIT_TIMEOUT, HF_TRANSIENT, false},
-    {MYSQL_LOCK_NOWAIT, HF_TRANSIENT, false},
-    {ER_CHECKREAD, HF_TRANSIENT, false}, /* MariaDB with innodb_snapshot_isolation */
-    {ER_LOCK_TABLE_FULL, HF_TRANSIENT, false},
-    {ER_LOCK_ABORTED, HF_TRANSIENT, false},
-    {ER_TOO_MANY_CONCURRENT_TRXS, HF_TRANSIENT, false},
-    {ER_TABLE_DEF_CHANGED, HF_TRANSIENT, false},
-    {ER_NEED_REPREPARE, HF_TRANSIENT, false},
-    {ER_QUERY_INTERRUPTED, HF_TRANSIENT, false},
-    {ER_STATEMENT_TIMEOUT, HF_TRANSIENT, false},
-    {MYSQL_QUERY_TIMEOUT, HF_TRANSIENT, false},
-    {MYSQL_GROUP_ROLLBACK, HF_TRANSIENT, false},
-    {ER_CON_COUNT_ERROR, HF_TRANSIENT, false},
-    {ER_TOO_MANY_USER_CONNECTIONS, HF_TRANSIENT, false},
-    {ER_USER_LIMIT_REACHED, HF_TRANSIENT, false},
-    {ER_SERVER_SHUTDOWN, HF_TRANSIENT, true},
-    {ER_NORMAL_SHUTDOWN, HF_TRANSIENT, true},
-    {ER_SHUTDOWN_COMPLETE, HF_TRANSIENT, true},
-    {MYSQL_SERVER_OFFLINE, HF_TRANSIENT, true},
-    {ER_UNKNOWN_COM_ERROR, HF_TRANSIENT, true}, /* Galera: a node that is not ready */
-    {ER_OPTION_PREVENTS_STATEMENT, HF_TRANSIENT, true}, /* read_only, super_read_only */
-    {ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION, HF_TRANSIENT, true},
-    {ER_READ_ONLY_MODE, HF_TRANSIENT, true},
-    {MYSQL_GROUP_HOOK, HF_TRANSIENT, true},
-    {ER_CONNECTION_KILLED, HF_LOST, false},
-    {ER_NEW_ABORTING_CONNECTION, HF_LOST, false},
-    {ER_DBACCESS_DENIED_ERROR, HF_DENIED, false},
-    {ER_ACCESS_DENIED_ERROR, HF_DENIED, false},
-    {ER_TABLEACCESS_DENIED_ERROR, HF_DENIED, false},
-    {ER_COLUMNACCESS_DENIED_ERROR, HF_DENIED, false},
-    {ER_SPECIFIC_ACCESS_DENIED_ERROR, HF_DENIED, false},
-    {ER_PROCACCESS_DENIED_ERROR, HF_DENIED, false},
-    {CR_OUT_OF_MEMORY, HF_NO_MEMORY, true},
-    {CR_NET_PACKET_TOO_LARGE, HF_DATABASE, true},
-    {ER_NET_PACKET_TOO_LARGE, HF_DATABASE, true},
-    {CR_UNSUPPORTED_PARAM_TYPE, HF_DATABASE, false},
+static const struct hf__my_class classes[] = {
+    {ER_LOCK_DEADLOCK, HF_TRANSIENT, false, true},
+    {ER_LOCK_WAIT_TIMEOUT, HF_TRANSIENT, false, false},
+    {MYSQL_LOCK_NOWAIT, HF_TRANSIENT, false, false},
+    {ER_CHECKREAD, HF_TRANSIENT, false, true}, /* MariaDB with innodb_snapshot_isolation */
+    {ER_LOCK_TABLE_FULL, HF_TRANSIENT, false, true},
+    {ER_LOCK_ABORTED, HF_TRANSIENT, false, false},
+    {ER_TOO_MANY_CONCURRENT_TRXS, HF_TRANSIENT, false, false},
+    {ER_TABLE_DEF_CHANGED, HF_TRANSIENT, false, false},
+    {ER_NEED_REPREPARE, HF_TRANSIENT, false, false},
+    {ER_QUERY_INTERRUPTED, HF_TRANSIENT, false, false},
+    {ER_STATEMENT_TIMEOUT, HF_TRANSIENT, false, false},
+    {MYSQL_QUERY_TIMEOUT, HF_TRANSIENT, false, false},
+    {MYSQL_GROUP_ROLLBACK, HF_TRANSIENT, false, true},
+    {ER_CON_COUNT_ERROR, HF_TRANSIENT, false, false},
+    {ER_TOO_MANY_USER_CONNECTIONS, HF_TRANSIENT, false, false},
+    {ER_USER_LIMIT_REACHED, HF_TRANSIENT, false, false},
+    {ER_SERVER_SHUTDOWN, HF_TRANSIENT, true, false},
+    {ER_NORMAL_SHUTDOWN, HF_TRANSIENT, true, false},
+    {ER_SHUTDOWN_COMPLETE, HF_TRANSIENT, true, false},
+    {MYSQL_SERVER_OFFLINE, HF_TRANSIENT, true, false},
+    {ER_UNKNOWN_COM_ERROR, HF_TRANSIENT, true, false}, /* Galera: a node that is not ready */
+    {ER_OPTION_PREVENTS_STATEMENT, HF_TRANSIENT, true, false}, /* read_only, super_read_only */
+    {ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION, HF_TRANSIENT, true, false},
+    {ER_READ_ONLY_MODE, HF_TRANSIENT, true, false},
+    {MYSQL_GROUP_HOOK, HF_TRANSIENT, true, false},
+    {ER_CONNECTION_KILLED, HF_LOST, false, false},
+    {ER_NEW_ABORTING_CONNECTION, HF_LOST, false, false},
+    {ER_DBACCESS_DENIED_ERROR, HF_DENIED, false, false},
+    {ER_ACCESS_DENIED_ERROR, HF_DENIED, false, false},
+    {ER_TABLEACCESS_DENIED_ERROR, HF_DENIED, false, false},
+    {ER_COLUMNACCESS_DENIED_ERROR, HF_DENIED, false, false},
+    {ER_SPECIFIC_ACCESS_DENIED_ERROR, HF_DENIED, false, false},
+    {ER_PROCACCESS_DENIED_ERROR, HF_DENIED, false, false},
+    {CR_NEW_STMT_METADATA, HF_TRANSIENT, false, false},
+    {CR_OUT_OF_MEMORY, HF_NO_MEMORY, true, false},
+    {CR_NET_PACKET_TOO_LARGE, HF_DATABASE, true, false},
+    {ER_NET_PACKET_TOO_LARGE, HF_DATABASE, true, false},
+    {CR_UNSUPPORTED_PARAM_TYPE, HF_DATABASE, false, false},
 };
 
 /* libmariadb's own numbers. Nearly all of them say that the protocol was left at an unknown place. */
@@ -275,19 +287,17 @@ static bool is_client_error(unsigned number)
     return (number >= CR_MIN_ERROR && number < 3000) || (number >= 5000 && number < 6000);
 }
 
-hf_status hf__my_class(unsigned number, bool mariadb, bool *retire)
+struct hf__my_class hf__my_class(unsigned number, bool mariadb)
 {
-    *retire = false;
     if (number == MYSQL_INTERACTION_TIMEOUT && !mariadb) {
-        return HF_LOST;
+        return (struct hf__my_class){.number = number, .status = HF_LOST};
     }
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
         if (classes[i].number == number) {
-            *retire = classes[i].retire;
-            return classes[i].status;
+            return classes[i];
         }
     }
-    return is_client_error(number) ? HF_LOST : HF_DATABASE;
+    return (struct hf__my_class){.number = number, .status = is_client_error(number) ? HF_LOST : HF_DATABASE};
 }
 
 static const char *advice(unsigned number)
@@ -303,11 +313,30 @@ static const char *advice(unsigned number)
     }
 }
 
-/* An error's packet does not say whether the transaction lives on: a deadlock ends it, a lock timeout ends it on some servers. */
-static void refresh_transaction(struct hf__my *self)
+/* The servers roll the whole transaction back for some errors and go on as if the next statement began another: they still call
+ * it open, so it is remembered here. innodb_rollback_on_timeout makes a lock timeout such an error. */
+static bool is_rolled_back(struct hf__my *self, const struct hf__my_class *class)
 {
+    if (class->number != ER_LOCK_WAIT_TIMEOUT) {
+        return class->rolled_back;
+    }
+    MYSQL_RES *result = NULL;
+    (void)hf__my_text(self, "SELECT @@innodb_rollback_on_timeout", hf__after_ms(REFRESH_MS), &result, NULL);
+    MYSQL_ROW row = result != NULL ? mysql_fetch_row(result) : NULL;
+    bool kept = row != NULL && row[0] != NULL && strcmp(row[0], "0") == 0;
+    mysql_free_result(result);
+    return !kept;
+}
+
+/* An error's packet does not say whether the transaction is still open: the server is asked. */
+static void refresh_transaction(struct hf__my *self, const struct hf__my_class *class)
+{
+    if (hf__my_transaction(&self->base) != HF__TX_OPEN || self->mysql->status != MYSQL_STATUS_READY) {
+        return;
+    }
     struct hf__my_step step = {.call = &hf__my_call_ping};
-    if (hf__my_transaction(&self->base) == HF__TX_OPEN && (!hf__my_drive(self, &step, hf__after_ms(REFRESH_MS)) || step.code != 0)) {
+    self->rolled_back = is_rolled_back(self, class);
+    if (!self->base.lost && (!hf__my_drive(self, &step, hf__after_ms(REFRESH_MS)) || step.code != 0)) {
         self->base.lost = true;
     }
 }
@@ -316,17 +345,17 @@ static hf_status failed(struct hf__my *self, MYSQL_STMT *stmt, hf_error *err)
 {
     bool of_stmt = stmt != NULL && mysql_stmt_errno(stmt) != 0;
     unsigned number = of_stmt ? mysql_stmt_errno(stmt) : mysql_errno(self->mysql);
-    bool retire;
-    hf_status status = hf__my_class(number, self->base.server.mariadb, &retire);
-    (void)hf__fail_native(err, status, (int)number, of_stmt ? mysql_stmt_sqlstate(stmt) : mysql_sqlstate(self->mysql), "%s (error %u)%s",
-                          of_stmt ? mysql_stmt_error(stmt) : mysql_error(self->mysql), number, advice(number));
-    self->base.retire = self->base.retire || retire;
-    if (status == HF_LOST || mysql_get_socket(self->mysql) < 0) {
+    struct hf__my_class class = hf__my_class(number, self->base.server.mariadb);
+    const char *sqlstate = of_stmt ? mysql_stmt_sqlstate(stmt) : mysql_sqlstate(self->mysql);
+    const char *text = of_stmt ? mysql_stmt_error(stmt) : mysql_error(self->mysql);
+    (void)hf__fail_native(err, class.status, (int)number, sqlstate, "%s (error %u)%s", text, number, advice(number));
+    self->base.retire = self->base.retire || class.retire;
+    if (class.status == HF_LOST || mysql_get_socket(self->mysql) < 0) {
         self->base.lost = true;
     } else {
-        refresh_transaction(self);
+        refresh_transaction(self, &class);
     }
-    return status;
+    return class.status;
 }
 
 hf_status hf__my_step(struct hf__my *self, struct hf__my_step *step, struct hf__deadline deadline, hf_error *err)

@@ -1,5 +1,6 @@
 /* What the files of the PostgreSQL driver share.
- *   driver_postgres.c            sessions: login, set-up, transactions, the table of methods
+ *   driver_postgres.c            sessions: set-up, transactions, the table of methods
+ *   driver_postgres_login.c      from a URL to a PGconn
  *   driver_postgres_wire.c       sending and reading with a deadline, cancelling, classes of errors
  *   driver_postgres_run.c        prepared statements
  *   driver_postgres_values.c     values as the protocol carries them
@@ -18,7 +19,7 @@ struct hf__pg_plan {
     uint32_t generation; /* part of the name, so that a stale plan's successor does not meet it */
     bool named;
     size_t n_types;
-    Oid *types; /* of the parameters */
+    Oid *types; /* of the parameters: n_types as declared, then n_types that they are made of */
 };
 
 struct hf__pg {
@@ -39,6 +40,10 @@ static inline struct hf__pg *hf__pg_of(struct hf__conn *conn)
 {
     return (struct hf__pg *)(void *)conn;
 }
+
+/* login: self->pg is set on HF_OK only */
+hf_status hf__pg_log_in(struct hf__pg *self, const struct hf__url *url, const struct hf__session_options *options,
+                        struct hf__deadline deadline, hf_error *err);
 
 /* wire: every exchange with the server stands between enter and leave; the rest is allowed only there. */
 hf_status hf__pg_enter(struct hf__pg *self, struct hf__deadline deadline, hf_error *err);

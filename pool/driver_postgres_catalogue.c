@@ -59,8 +59,8 @@ static enum hf__relation_kind relation_kind(char relkind)
     }
 }
 
-static hf_status read_relation(const struct reading *reading, const char *schema, const char *table, int64_t *oid,
-                               struct hf__relation *out, hf_error *err)
+static hf_status read_relation(const struct reading *reading, const char *schema, const char *table, int64_t *oid, struct hf__relation *out,
+                               hf_error *err)
 {
     const struct hf__value names[] = {hf__text(table), hf__text(schema)};
     hf_status status = read_rows(reading, relation_sql, names, 2, err);
@@ -74,18 +74,18 @@ static hf_status read_relation(const struct reading *reading, const char *schema
 /* ---- its columns ----
  * A domain is followed to its base type; it may add NOT NULL, a default and the length on the way. */
 
-#define COLUMNS_SQL(identity, computed)                                                                                             \
-    "WITH RECURSIVE chain AS ("                                                                                                     \
-    " SELECT a.attnum, t.oid, t.typtype, t.typbasetype, t.typtypmod, a.atttypmod AS typmod, t.typnotnull, t.typdefault"             \
-    " FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid"                                               \
-    " WHERE a.attrelid = $1::bigint::oid AND a.attnum > 0 AND NOT a.attisdropped"                                                   \
-    " UNION ALL"                                                                                                                    \
-    " SELECT c.attnum, t.oid, t.typtype, t.typbasetype, t.typtypmod, c.typtypmod, c.typnotnull OR t.typnotnull,"                    \
-    " coalesce(c.typdefault, t.typdefault)"                                                                                         \
-    " FROM chain c JOIN pg_catalog.pg_type t ON t.oid = c.typbasetype WHERE c.typtype = 'd')"                                       \
-    " SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), t.typname::text, t.typcategory::text, c.typmod,"     \
-    " a.attnotnull OR c.typnotnull, a.atthasdef OR c.typdefault IS NOT NULL, " identity " OR " computed                             \
-    " FROM chain c JOIN pg_catalog.pg_attribute a ON a.attrelid = $1::bigint::oid AND a.attnum = c.attnum"                          \
+#define COLUMNS_SQL(identity, computed)                                                                                         \
+    "WITH RECURSIVE chain AS ("                                                                                                 \
+    " SELECT a.attnum, t.oid, t.typtype, t.typbasetype, t.typtypmod, a.atttypmod AS typmod, t.typnotnull, t.typdefault"         \
+    " FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid"                                           \
+    " WHERE a.attrelid = $1::bigint::oid AND a.attnum > 0 AND NOT a.attisdropped"                                               \
+    " UNION ALL"                                                                                                                \
+    " SELECT c.attnum, t.oid, t.typtype, t.typbasetype, t.typtypmod, c.typtypmod, c.typnotnull OR t.typnotnull,"                \
+    " coalesce(c.typdefault, t.typdefault)"                                                                                     \
+    " FROM chain c JOIN pg_catalog.pg_type t ON t.oid = c.typbasetype WHERE c.typtype = 'd')"                                   \
+    " SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), t.typname::text, t.typcategory::text, c.typmod," \
+    " a.attnotnull OR c.typnotnull, a.atthasdef OR c.typdefault IS NOT NULL, " identity " OR " computed                         \
+    " FROM chain c JOIN pg_catalog.pg_attribute a ON a.attrelid = $1::bigint::oid AND a.attnum = c.attnum"                      \
     " JOIN pg_catalog.pg_type t ON t.oid = c.oid WHERE c.typtype <> 'd' ORDER BY a.attnum"
 
 static const char *columns_sql(int version)
@@ -101,15 +101,9 @@ static const struct {
     enum hf__column_kind kind;
     unsigned bits;
 } types[] = {
-    {"int2", HF__COLUMN_INTEGER, 16},
-    {"int4", HF__COLUMN_INTEGER, 32},
-    {"int8", HF__COLUMN_INTEGER, 64},
-    {"bytea", HF__COLUMN_BYTES, 0},
-    {"timestamp", HF__COLUMN_TIME, 0},
-    {"timestamptz", HF__COLUMN_TIME_ZONED, 0},
-    {"uuid", HF__COLUMN_UUID, 0},
-    {"json", HF__COLUMN_JSON, 0},
-    {"jsonb", HF__COLUMN_JSON, 0},
+    {"int2", HF__COLUMN_INTEGER, 16}, {"int4", HF__COLUMN_INTEGER, 32},  {"int8", HF__COLUMN_INTEGER, 64},
+    {"bytea", HF__COLUMN_BYTES, 0},   {"timestamp", HF__COLUMN_TIME, 0}, {"timestamptz", HF__COLUMN_TIME_ZONED, 0},
+    {"uuid", HF__COLUMN_UUID, 0},     {"json", HF__COLUMN_JSON, 0},      {"jsonb", HF__COLUMN_JSON, 0},
 };
 
 static void set_type(struct hf__column *column, const char *name, char category, int64_t typmod)
@@ -167,15 +161,15 @@ static hf_status read_columns(const struct reading *reading, int64_t oid, struct
  * A part is plain if ORDER BY column can use it: a btree over the column itself, with the type's own order and the column's own
  * collation, ascending, NULLs last (indoption 0; NULLS FIRST is 2, DESC is 1). */
 
-#define INDEXES_SQL(key_parts)                                                                                                      \
-    "SELECT i.indexrelid, c.relname::text, i.indisunique, i.indisprimary, pg_catalog.pg_get_expr(i.indpred, i.indrelid),"           \
-    " a.attname::text,"                                                                                                             \
-    " coalesce(m.amname = 'btree' AND i.indoption[k] = 0 AND o.opcdefault AND i.indcollation[k] = a.attcollation, false)"           \
-    " FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid JOIN pg_catalog.pg_am m ON m.oid = c.relam"     \
-    " CROSS JOIN LATERAL pg_catalog.generate_series(0, " key_parts " - 1) k"                                                        \
-    " LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[k] AND i.indkey[k] <> 0"               \
-    " LEFT JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[k]"                                                                   \
-    " WHERE i.indrelid = $1::bigint::oid AND i.indisvalid AND i.indisready AND i.indislive"                                         \
+#define INDEXES_SQL(key_parts)                                                                                                  \
+    "SELECT i.indexrelid, c.relname::text, i.indisunique, i.indisprimary, pg_catalog.pg_get_expr(i.indpred, i.indrelid),"       \
+    " a.attname::text,"                                                                                                         \
+    " coalesce(m.amname = 'btree' AND i.indoption[k] = 0 AND o.opcdefault AND i.indcollation[k] = a.attcollation, false)"       \
+    " FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid JOIN pg_catalog.pg_am m ON m.oid = c.relam" \
+    " CROSS JOIN LATERAL pg_catalog.generate_series(0, " key_parts " - 1) k"                                                    \
+    " LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[k] AND i.indkey[k] <> 0"           \
+    " LEFT JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[k]"                                                               \
+    " WHERE i.indrelid = $1::bigint::oid AND i.indisvalid AND i.indisready AND i.indislive"                                     \
     " ORDER BY c.relname, i.indexrelid, k"
 
 static char *copy_if_any(const struct hf__rows *rows, size_t row, size_t column, bool *ok)

@@ -11,6 +11,7 @@
 
 #define PLANS_MAX 256
 #define PARAMETERS_MAX 65535
+#define FIRST_USER_OID 16384
 #define NAME_TEXT 40 /* "hf_", a serial, "_", a generation, a NUL */
 
 struct request {
@@ -158,15 +159,21 @@ static hf_status keep_types(const PGresult *description, struct hf__pg_plan *pla
         return HF_OK; /* also the answer to the preparation itself */
     }
     free(plan->types);
-    plan->types = malloc(n * sizeof *plan->types);
+    plan->types = malloc(2 * n * sizeof *plan->types);
     if (plan->types == NULL) {
         return hf__fail_memory(err);
     }
     for (size_t i = 0; i < n; i++) {
-        plan->types[i] = PQparamtype(description, (int)i);
+        plan->types[i] = plan->types[n + i] = PQparamtype(description, (int)i);
     }
     plan->n_types = n;
     return HF_OK;
+}
+
+/* What the types are made of; the server's own types are made of nothing else. */
+static Oid *base_types(const struct hf__pg_plan *plan)
+{
+    return plan->types == NULL ? NULL : plan->types + plan->n_types;
 }
 
 /* Reads up to the synchronisation point; the first thing that went wrong counts. */
@@ -210,6 +217,40 @@ static hf_status describe_statement(struct hf__pg *self, const struct request *r
     return status;
 }
 
+static hf_status run_fresh(struct hf__pg *self, const struct request *request, hf_error *err);
+
+/* A domain over bytea takes bytes as bytea does, and so on. */
+static hf_status find_base_type(struct hf__pg *self, Oid *type, struct hf__deadline deadline, hf_error *err)
+{
+    static const struct hf__statement statement = {
+        .sql = "WITH RECURSIVE chain AS (SELECT oid, typtype, typbasetype FROM pg_catalog.pg_type WHERE oid = $1::bigint::oid UNION ALL"
+               " SELECT t.oid, t.typtype, t.typbasetype FROM chain c JOIN pg_catalog.pg_type t ON t.oid = c.typbasetype"
+               " WHERE c.typtype = 'd') SELECT oid FROM chain WHERE typtype <> 'd'",
+    };
+    struct hf__rows rows;
+    hf__rows_init(&rows);
+    const struct hf__value key = hf__int(*type);
+    const struct request request = {.statement = &statement, .values = &key, .n = 1, .rows = &rows, .deadline = deadline};
+    hf_status status = run_fresh(self, &request, err);
+    if (status == HF_OK && rows.count == 1) {
+        *type = (Oid)hf__cell(&rows, 0, 0)->i;
+    }
+    hf__rows_free(&rows);
+    return status;
+}
+
+static hf_status find_base_types(struct hf__pg *self, struct hf__pg_plan *plan, struct hf__deadline deadline, hf_error *err)
+{
+    Oid *bases = base_types(plan);
+    hf_status status = HF_OK;
+    for (size_t i = 0; status == HF_OK && i < plan->n_types; i++) {
+        if (bases[i] >= FIRST_USER_OID) {
+            status = find_base_type(self, &bases[i], deadline, err);
+        }
+    }
+    return status;
+}
+
 static hf_status prepare(struct hf__pg *self, const struct request *request, struct hf__pg_plan *plan, hf_error *err)
 {
     plan->serial = request->statement->serial;
@@ -218,7 +259,8 @@ static hf_status prepare(struct hf__pg *self, const struct request *request, str
     if (!plan->named && request->n == 0) {
         return HF_OK; /* nothing to learn */
     }
-    return describe_statement(self, request, plan, err);
+    hf_status status = describe_statement(self, request, plan, err);
+    return status != HF_OK ? status : find_base_types(self, plan, request->deadline, err);
 }
 
 /* ---- running ---- */
@@ -240,7 +282,7 @@ static hf_status execute(struct hf__pg *self, const struct request *request, con
         return hf__fail(err, HF_INVALID, "the statement has %zu parameters, and %zu values were given", plan->n_types, request->n);
     }
     struct hf__pg_parameters parameters;
-    hf_status status = hf__pg_bind(request->values, request->n, plan->types, &parameters, err);
+    hf_status status = hf__pg_bind(request->values, request->n, base_types(plan), &parameters, err);
     if (status != HF_OK) {
         return status;
     }
@@ -340,7 +382,7 @@ hf_status hf__pg_run(struct hf__conn *conn, const struct hf__statement *statemen
                      struct hf__rows *rows, struct hf__deadline deadline, hf_error *err)
 {
     struct hf__pg *self = hf__pg_of(conn);
-    hf_error own;
+    hf_error own = {.status = HF_OK};
     err = err != NULL ? err : &own; /* the SQLSTATE is needed here in any case */
     if (n > PARAMETERS_MAX) {
         return hf__fail(err, HF_INVALID, "%zu parameters were given; PostgreSQL takes at most %d in a statement", n, PARAMETERS_MAX);

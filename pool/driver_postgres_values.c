@@ -10,18 +10,18 @@
 #include <string.h>
 
 enum { /* from the server's pg_type.dat; they never change */
-    OID_BOOL = 16,
-    OID_BYTEA = 17,
-    OID_INT8 = 20,
-    OID_INT2 = 21,
-    OID_INT4 = 23,
-    OID_TEXT = 25,
-    OID_OID = 26,
-    OID_JSON = 114,
-    OID_BPCHAR = 1042,
-    OID_VARCHAR = 1043,
-    OID_TIMESTAMP = 1114,
-    OID_TIMESTAMPTZ = 1184
+       OID_BOOL = 16,
+       OID_BYTEA = 17,
+       OID_INT8 = 20,
+       OID_INT2 = 21,
+       OID_INT4 = 23,
+       OID_TEXT = 25,
+       OID_OID = 26,
+       OID_JSON = 114,
+       OID_BPCHAR = 1042,
+       OID_VARCHAR = 1043,
+       OID_TIMESTAMP = 1114,
+       OID_TIMESTAMPTZ = 1184
 };
 
 #define US_PER_SECOND INT64_C(1000000)
@@ -330,8 +330,8 @@ static hf_status decode_time(const struct hf__pg *self, const char *text, struct
     int64_t us;
     if (!read_time(text, &us)) {
         const char *style = PQparameterStatus(self->pg, "DateStyle");
-        return hf__fail(err, HF_UNSUPPORTED, "the time \"%s\" cannot be read with DateStyle %s; set DateStyle to ISO on this connection", text,
-                        style != NULL ? style : "(unknown)");
+        return hf__fail(err, HF_UNSUPPORTED, "the time \"%s\" cannot be read with DateStyle %s; set DateStyle to ISO on this connection",
+                        text, style != NULL ? style : "(unknown)");
     }
     *cell = hf__time_us(us);
     return HF_OK;
@@ -384,8 +384,8 @@ static hf_status decode_row(const struct hf__pg *self, const PGresult *result, i
 static uint64_t matched_rows(PGresult *result)
 {
     const char *tag = PQcmdStatus(result);
-    bool changes = strncmp(tag, "INSERT", 6) == 0 || strncmp(tag, "UPDATE", 6) == 0 || strncmp(tag, "DELETE", 6) == 0 ||
-                   strncmp(tag, "MERGE", 5) == 0;
+    bool changes =
+        strncmp(tag, "INSERT", 6) == 0 || strncmp(tag, "UPDATE", 6) == 0 || strncmp(tag, "DELETE", 6) == 0 || strncmp(tag, "MERGE", 5) == 0;
     return changes ? strtoull(PQcmdTuples(result), NULL, 10) : 0;
 }
 

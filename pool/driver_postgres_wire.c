@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define CANCEL_GRACE_MS 1000
+#define ENCRYPTED_LOOK_MS 100
 
 static const struct {
     const char *sqlstate; /* all of it, or the beginning */
@@ -216,6 +217,13 @@ int hf__pg_wait_socket(PGconn *pg, short events, struct hf__deadline deadline)
 
 enum progress { READY, EXPIRED, BROKEN };
 
+/* Decrypted bytes may lie inside libpq where poll(2) does not see them, and libpq does not tell: it is asked now and then. */
+static struct hf__deadline next_look(PGconn *pg, struct hf__deadline deadline)
+{
+    bool encrypted = PQsslInUse(pg) != 0 || PQgssEncInUse(pg) != 0;
+    return encrypted ? hf__sooner(deadline, hf__after_ms(ENCRYPTED_LOOK_MS)) : deadline;
+}
+
 /* Until the next result can be had without waiting. Reads while it still sends: the server may have stopped reading. */
 static enum progress await_result(PGconn *pg, struct hf__deadline deadline)
 {
@@ -227,8 +235,8 @@ static enum progress await_result(PGconn *pg, struct hf__deadline deadline)
         if (unsent == 0 && !PQisBusy(pg)) {
             return READY;
         }
-        int ready = hf__pg_wait_socket(pg, (short)(unsent != 0 ? POLLIN | POLLOUT : POLLIN), deadline);
-        if (ready == 0) {
+        int ready = hf__pg_wait_socket(pg, (short)(unsent != 0 ? POLLIN | POLLOUT : POLLIN), next_look(pg, deadline));
+        if (ready == 0 && hf__passed(deadline)) {
             return EXPIRED;
         }
         if (ready < 0 || PQconsumeInput(pg) == 0) {
@@ -260,7 +268,8 @@ static hf_status timed_out(struct hf__pg *self, hf_error *err)
     if (self->base.borrowed) {
         drain(self);
     }
-    return hf__fail(err, HF_TIMEOUT, "the time limit passed before PostgreSQL answered; the statement was cancelled and its connection given up");
+    return hf__fail(err, HF_TIMEOUT,
+                    "the time limit passed before PostgreSQL answered; the statement was cancelled and its connection given up");
 }
 
 hf_status hf__pg_next(struct hf__pg *self, struct hf__deadline deadline, PGresult **out, hf_error *err)
@@ -345,7 +354,8 @@ static hf_status check_usable(struct hf__pg *self, struct hf__deadline deadline,
     }
     if (PQpipelineStatus(self->pg) != PQ_PIPELINE_OFF || PQtransactionStatus(self->pg) == PQTRANS_ACTIVE) {
         self->base.retire = true;
-        return hf__fail(err, HF_MISUSE, "this PGconn is in pipeline mode or has a statement in progress; finish that before holdfast uses it");
+        return hf__fail(err, HF_MISUSE,
+                        "this PGconn is in pipeline mode or has a statement in progress; finish that before holdfast uses it");
     }
     if (hf__passed(deadline)) {
         self->base.lost = true;

@@ -76,6 +76,20 @@ static size_t utf8_valid(const unsigned char *text, size_t len)
     return forms[form].size;
 }
 
+bool hf__utf8_valid(const char *text, size_t len)
+{
+    size_t i = 0;
+    while (i < len) {
+        const unsigned char *at = (const unsigned char *)text + i;
+        size_t size = *at >= 0x01 && *at <= 0x7F ? 1 : utf8_valid(at, len - i);
+        if (size == 0) {
+            return false;
+        }
+        i += size;
+    }
+    return true;
+}
+
 /* Servers may answer in any encoding before the session is set up. */
 static void make_utf8(char *text, size_t len)
 {

@@ -3,6 +3,8 @@
 #ifndef HF_POOL_ERROR_H
 #define HF_POOL_ERROR_H
 
+#include <stdbool.h>
+
 #include "holdfast_status.h"
 
 /* Writes the status and the formatted message; clears the native code and the SQLSTATE. */
@@ -21,5 +23,7 @@ hf_status hf__fail_memory(hf_error *err);
 /* The number of bytes of text[0..len) that fit in limit without cutting a UTF-8 character in two. */
 #include <stddef.h>
 size_t hf__utf8_cut(const char *text, size_t len, size_t limit);
+/* All of it is UTF-8 without a NUL. */
+bool hf__utf8_valid(const char *text, size_t len);
 
 #endif

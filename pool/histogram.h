@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#define HF__HISTOGRAM_BUCKETS (64 * 27)
+#define HF__HISTOGRAM_BUCKETS 1728 /* 64 * 27 */
 
 struct hf__histogram {
     uint64_t count;

@@ -17,7 +17,8 @@
  *      it waiting, it watches the clock for the end of the backoff.
  *   6. What is granted was granted to the first waiter.
  *   7. A slot has a connection exactly when it is IDLE, CHECKING, OUT, PINNED or PINGING, or CLOSING and not yet closed.
- *   8. While the pool is backing off nothing is being opened that began after the failure; after it, one connect at a time until one succeeds.
+ *   8. While the pool is backing off nothing is being opened that began after the failure; after it, one connect at a time until one
+ * succeeds.
  *   9. opened - closed is the number of slots that have a connection.
  *  10. After shut nobody waits, and nothing becomes IDLE or OUT.
  *  11. An idle connection is handed over without a check only if it was known to live after any was last found dead, and sat no longer
@@ -197,12 +198,13 @@ static bool grow(struct hf__pool *pool, size_t size)
 
 static void free_slots(struct hf__pool *pool)
 {
-    struct hf__slots *empty = &pool->core.slots[HF__SLOT_EMPTY].head;
-    while (!TAILQ_EMPTY(empty)) {
-        struct hf__checkout *checkout = hf__checkout_of(TAILQ_FIRST(empty));
-        TAILQ_REMOVE(empty, &checkout->slot, link);
+    struct hf__slot *slot = TAILQ_FIRST(&pool->core.slots[HF__SLOT_EMPTY].head);
+    while (slot != NULL) {
+        struct hf__slot *next = TAILQ_NEXT(slot, link);
+        struct hf__checkout *checkout = hf__checkout_of(slot);
         (void)pthread_cond_destroy(&checkout->watched);
         free(checkout);
+        slot = next;
     }
 }
 
@@ -258,8 +260,9 @@ static hf_status check_times(const struct hf__pool_options *o, hf_error *err)
     const struct {
         const char *name;
         int64_t ms;
-    } times[] = {{"connect_timeout_ms", o->connect_timeout_ms}, {"max_lifetime_ms", o->max_lifetime_ms}, {"idle_check_ms", o->idle_check_ms},
-                 {"keepalive_ms", o->keepalive_ms},             {"backoff_min_ms", o->backoff_min_ms},   {"backoff_max_ms", o->backoff_max_ms},
+    } times[] = {{"connect_timeout_ms", o->connect_timeout_ms}, {"max_lifetime_ms", o->max_lifetime_ms},
+                 {"idle_check_ms", o->idle_check_ms},           {"keepalive_ms", o->keepalive_ms},
+                 {"backoff_min_ms", o->backoff_min_ms},         {"backoff_max_ms", o->backoff_max_ms},
                  {"idle_limit_ms", o->idle_limit_ms},           {"idle_close_ms", o->idle_close_ms == -1 ? 0 : o->idle_close_ms}};
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
         if (times[i].ms < 0 || times[i].ms > LONGEST_MS) {

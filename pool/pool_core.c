@@ -44,7 +44,7 @@ static size_t count_if(const struct hf__core *core, bool (*holds)(const struct h
     size_t n = 0;
     for (size_t i = 0; i < HF__SLOT_STATES; i++) {
         const struct hf__slot *slot;
-        TAILQ_FOREACH(slot, &core->slots[i].head, link) {
+        TAILQ_FOREACH (slot, &core->slots[i].head, link) {
             n += holds(slot, purpose) ? 1 : 0;
         }
     }
@@ -76,10 +76,10 @@ size_t hf__core_waiting(const struct hf__core *core)
 {
     size_t n = 0;
     const struct hf__waiter *waiter;
-    TAILQ_FOREACH(waiter, &core->renewals, link) {
+    TAILQ_FOREACH (waiter, &core->renewals, link) {
         n++;
     }
-    TAILQ_FOREACH(waiter, &core->others, link) {
+    TAILQ_FOREACH (waiter, &core->others, link) {
         n++;
     }
     return n;
@@ -452,7 +452,7 @@ struct hf__slot *hf__core_watch(struct hf__core *core, bool *ping, int64_t now)
 {
     struct hf__slot *slot;
     struct hf__slot *oldest = NULL;
-    TAILQ_FOREACH(slot, &core->slots[HF__SLOT_PINNED].head, link) {
+    TAILQ_FOREACH (slot, &core->slots[HF__SLOT_PINNED].head, link) {
         if (slot->look_ns <= now) {
             break;
         }
@@ -497,7 +497,7 @@ int64_t hf__core_slot_due(const struct hf__core *core, const struct hf__slot *sl
 struct hf__slot *hf__core_reap(struct hf__core *core, int64_t now)
 {
     struct hf__slot *slot;
-    TAILQ_FOREACH_REVERSE(slot, &core->slots[HF__SLOT_IDLE].head, hf__slots, link) {
+    TAILQ_FOREACH_REVERSE (slot, &core->slots[HF__SLOT_IDLE].head, hf__slots, link) {
         if (core->shut || is_over_size(core) || now >= hf__core_slot_due(core, slot)) {
             move(core, slot, HF__SLOT_CLOSING);
             return slot;
@@ -510,10 +510,10 @@ int64_t hf__core_due(const struct hf__core *core)
 {
     int64_t due = INT64_MAX;
     const struct hf__slot *slot;
-    TAILQ_FOREACH(slot, &core->slots[HF__SLOT_PINNED].head, link) {
+    TAILQ_FOREACH (slot, &core->slots[HF__SLOT_PINNED].head, link) {
         due = hf__core_slot_due(core, slot) < due ? hf__core_slot_due(core, slot) : due;
     }
-    TAILQ_FOREACH(slot, &core->slots[HF__SLOT_IDLE].head, link) {
+    TAILQ_FOREACH (slot, &core->slots[HF__SLOT_IDLE].head, link) {
         due = hf__core_slot_due(core, slot) < due ? hf__core_slot_due(core, slot) : due;
     }
     return due;
@@ -548,7 +548,7 @@ void hf__core_snapshot(const struct hf__core *core, struct hf__pool_snapshot *ou
     out->ledger = core->ledger;
     for (size_t i = 0; i < HF__SLOT_STATES; i++) {
         const struct hf__slot *slot;
-        TAILQ_FOREACH(slot, &core->slots[i].head, link) {
+        TAILQ_FOREACH (slot, &core->slots[i].head, link) {
             add_running(out, slot, now);
         }
     }

@@ -28,9 +28,9 @@ struct hf__slot {
     struct hf__conn *conn; /* the core never looks inside */
     void *user;            /* the pool's */
     enum hf__purpose purpose;
-    bool renewal;          /* acquired for renew: outside the limit of the others, whatever it is used for later */
-    uint64_t generation;   /* the core's when it was last known to live */
-    int64_t since_ns;      /* OUT and beyond: the purpose began; IDLE: it came back */
+    bool renewal;        /* acquired for renew: outside the limit of the others, whatever it is used for later */
+    uint64_t generation; /* the core's when it was last known to live */
+    int64_t since_ns;    /* OUT and beyond: the purpose began; IDLE: it came back */
     int64_t expires_ns;
     int64_t look_ns, ping_ns; /* PINNED: when the keeper looks at it and pings it */
 };
@@ -61,7 +61,7 @@ struct hf__waiter {
     bool prefers_open; /* what it got from idle was dead */
     uint64_t ticket;   /* the order of asking */
     int64_t asked_ns;
-    int64_t watch_ns;  /* while WAITING: it must call hf__core_tick at this time. INT64_MAX: never */
+    int64_t watch_ns; /* while WAITING: it must call hf__core_tick at this time. INT64_MAX: never */
     struct hf__slot *slot;
     void *user;
 };
@@ -123,7 +123,7 @@ void hf__core_closed(struct hf__core *core, struct hf__slot *slot, int64_t now);
 /* The keeper's. Each takes a slot out of the others' reach, or returns NULL when nothing is due. */
 struct hf__slot *hf__core_watch(struct hf__core *core, bool *ping, int64_t now); /* then: */
 void hf__core_watched(struct hf__core *core, struct hf__slot *slot, bool alive, bool pinged, int64_t now);
-struct hf__slot *hf__core_reap(struct hf__core *core, int64_t now); /* CLOSING: as after hf__core_release */
+struct hf__slot *hf__core_reap(struct hf__core *core, int64_t now);                  /* CLOSING: as after hf__core_release */
 int64_t hf__core_slot_due(const struct hf__core *core, const struct hf__slot *slot); /* when the keeper must look at it */
 int64_t hf__core_due(const struct hf__core *core);                                   /* the earliest of all. INT64_MAX: never */
 

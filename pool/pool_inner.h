@@ -28,11 +28,11 @@ struct hf__pool {
 
     pthread_mutex_t mutex; /* guards all below, and every slot. A leaf: nothing is called and no lock is taken under it */
     struct hf__core core;
-    size_t callers;           /* threads inside acquire, which may still use the pool after their waiter has its answer */
-    hf_error last_failure;    /* of a connect; what those who waited for its end are told */
-    pthread_cond_t drained;   /* broadcast when nothing is out */
-    pthread_cond_t keep;      /* wakes the keeper, who alone waits on it */
-    int64_t keeper_wakes_ns;  /* when it wakes by itself; INT64_MIN while it is awake */
+    size_t callers;          /* threads inside acquire, which may still use the pool after their waiter has its answer */
+    hf_error last_failure;   /* of a connect; what those who waited for its end are told */
+    pthread_cond_t drained;  /* broadcast when nothing is out */
+    pthread_cond_t keep;     /* wakes the keeper, who alone waits on it */
+    int64_t keeper_wakes_ns; /* when it wakes by itself; INT64_MIN while it is awake */
     bool keeper_stops;
 };
 

@@ -16,7 +16,7 @@ struct hf__url_option {
 
 struct hf__url {
     enum hf__database database;
-    char *text;     /* PostgreSQL: the URI for libpq, without holdfast's own options; else the whole URL. Has the password: never print it */
+    char *text;     /* PostgreSQL: the URI for libpq, without holdfast's own options; else the URL. Holds the password: never print it */
     char *safe;     /* the URL with its password as "***", for messages */
     char *user, *password, *host, *name; /* MySQL: percent-decoded, NULL if absent; name is the database */
     unsigned port;                       /* MySQL: 0 if absent */

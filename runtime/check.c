@@ -252,12 +252,24 @@ hf_status hf_table_ddl(hf_runtime *runtime, const hf_table *table, char **out, h
     return *out ? HF_OK : hf__fail_memory(err);
 }
 
-/* In one transaction, so that PostgreSQL and SQLite leave no half of a table behind; MySQL commits each statement by itself. */
-static hf_status run_statements(struct hf__conn *conn, char *const *statements, size_t n, struct hf__deadline deadline, hf_error *err)
+static hf_status run_each(struct hf__conn *conn, char *const *statements, size_t n, struct hf__deadline deadline, hf_error *err)
 {
-    hf_status status = hf__conn_begin(conn, HF__ISOLATION_DEFAULT, HF__IMMEDIATE, deadline, err);
+    hf_status status = HF_OK;
     for (size_t i = 0; status == HF_OK && i < n; i++) {
         status = hf__conn_exec(conn, statements[i], deadline, err);
+    }
+    return status;
+}
+
+/* In one transaction, so that no half of a table is left behind; on MySQL each such statement commits by itself. */
+static hf_status run_statements(struct hf__conn *conn, char *const *statements, size_t n, struct hf__deadline deadline, hf_error *err)
+{
+    if (conn->server.database == HF__MYSQL) {
+        return run_each(conn, statements, n, deadline, err);
+    }
+    hf_status status = hf__conn_begin(conn, HF__ISOLATION_DEFAULT, HF__IMMEDIATE, deadline, err);
+    if (status == HF_OK) {
+        status = run_each(conn, statements, n, deadline, err);
     }
     return status == HF_OK ? hf__conn_commit(conn, deadline, err) : status; /* the pool rolls back what is left open */
 }

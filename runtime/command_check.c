@@ -3,11 +3,11 @@
 
 #include "runtime/command_common.h"
 
-enum { KEY_WORKERS = HF__KEY_OWN, KEY_JSON };
+enum { KEY_WORKERS = HF__KEY_OWN, KEY_POOL, KEY_JSON };
 
 struct check {
     struct hf__target target;
-    size_t workers;
+    size_t workers, pool;
     bool json;
 };
 
@@ -27,6 +27,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_WORKERS:
         check->workers = hf__option_size(state, "--workers", arg, 1, 10000);
+        return 0;
+    case KEY_POOL:
+        check->pool = hf__option_size(state, "--pool", arg, 1, 100000);
         return 0;
     case KEY_JSON:
         check->json = true;
@@ -127,6 +130,7 @@ int hf__command_check(int argc, char **argv)
 {
     static const struct argp_option options[] = {
         {"workers", KEY_WORKERS, "N", 0, "The cost for N workers (default 4)", 0},
+        {"pool", KEY_POOL, "N", 0, "Is a pool of N connections large enough?", 0},
         {"json", KEY_JSON, NULL, 0, "Print one JSON object", 0},
         {0},
     };
@@ -138,5 +142,7 @@ int hf__command_check(int argc, char **argv)
                                      .children = children};
     struct check check = {.workers = 4};
     hf__command_parse(&argp, "check", argc, argv, &check);
-    return hf__target_run(&check.target, NULL, run, &check);
+    hf_runtime_options pool = HF_RUNTIME_OPTIONS_INIT;
+    pool.pool_size = check.pool;
+    return hf__target_run(&check.target, &pool, run, &check);
 }

@@ -54,11 +54,11 @@ void hf__delivery_fill(struct hf_delivery *delivery, struct hf__row *row)
 void hf__delivery_begin(struct hf_delivery *delivery)
 {
     struct hf_subscription *subscription = delivery->subscription;
-    delivery->state = HF__RUNNING;
+    delivery->state = HF__DELIVERY_RUNNING;
     delivery->handling = true;
     delivery->refs++;
     delivery->begun_ns = hf__monotonic_ns();
-    if (subscription->watchdog)
+    if (subscription->watchdog_idle)
         hf__rouse(&subscription->watchdog->sleeper);
 }
 
@@ -125,14 +125,14 @@ bool hf__delivery_run(struct hf_delivery *delivery)
     struct hf_subscription *subscription = delivery->subscription;
     hf_outcome outcome = call_handler(delivery);
     pthread_mutex_lock(&subscription->lock);
-    if (outcome == HF_DEFER && delivery->state == HF__RUNNING)
-        delivery->state = HF__DEFERRED;
-    while (delivery->state == HF__DEFERRED)
+    if (outcome == HF_DEFER && delivery->state == HF__DELIVERY_RUNNING)
+        delivery->state = HF__DELIVERY_DEFERRED;
+    while (delivery->state == HF__DELIVERY_DEFERRED)
         (void)hf__gate_wait(&delivery->changed, &subscription->lock, hf__never());
     note_time(subscription, hf__monotonic_ns() - delivery->begun_ns);
     delivery->handling = false;
     delivery->on_cancel = NULL;
-    bool ours = delivery->state == HF__RUNNING;
+    bool ours = delivery->state == HF__DELIVERY_RUNNING;
     if (ours)
         hf__delivery_decide(delivery, delivery->drained ? HF__GIVE_BACK : action_of(outcome));
     while (delivery->calling)

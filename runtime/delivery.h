@@ -23,7 +23,7 @@
 
 #include "runtime/subscription.h"
 
-enum hf__delivery_state { HF__READY, HF__RUNNING, HF__DEFERRED, HF__SETTLING, HF__DONE };
+enum hf__delivery_state { HF__DELIVERY_READY, HF__DELIVERY_RUNNING, HF__DELIVERY_DEFERRED, HF__DELIVERY_SETTLING, HF__DELIVERY_DONE };
 
 /* A caller of hf_delivery_settle that waits for the answer. */
 struct hf__answer {
@@ -112,6 +112,8 @@ void hf__lease_unwatch(struct hf_delivery *delivery);
 void hf__lease_offer(struct hf_subscription *subscription);
 /* Lease engine, locked: how many rows a claim may ask for now; 0: it would be too many or too early. */
 size_t hf__lease_room(const struct hf_subscription *subscription);
+/* Lease engine, locked: wakes the claimer if it waits for room and there is some. */
+void hf__lease_made_room(struct hf_subscription *subscription);
 /* Locked: no handler runs and nothing will be claimed any more: the helpers may end. */
 bool hf__nothing_more(const struct hf_subscription *subscription);
 

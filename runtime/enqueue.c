@@ -7,6 +7,8 @@
 #include "runtime/runtime.h"
 #include "strategies/strategy.h"
 
+#define LONGEST_DELAY_MS (INT64_C(1000) * 366 * 86400 * 1000)
+
 /* ---- the list of ids ---- */
 
 struct hf_enqueued {
@@ -127,8 +129,8 @@ static hf_status check_roles(const struct hf_table *table, const hf_job *job, hf
 
 static hf_status check_job(const struct hf_table *table, const hf_job *job, size_t i, hf_error *err)
 {
-    if (job->delay_ms < 0) {
-        return hf__fail(err, HF_INVALID, "table %s, job %zu: the delay is %lld ms; it cannot be negative", table->display, i,
+    if (job->delay_ms < 0 || job->delay_ms > LONGEST_DELAY_MS) {
+        return hf__fail(err, HF_INVALID, "table %s, job %zu: the delay is %lld ms; it must lie between 0 and a thousand years", table->display, i,
                         (long long)job->delay_ms);
     }
     if (job->payload && job->null_payload) {
@@ -159,7 +161,7 @@ static void translate(struct translated *part, struct hf__field *fields, struct 
     translate_fields(job, fields);
     *into = (struct hf__job){
         .payload = has_payload ? &part->payload : NULL,
-        .delay_us = job->delay_ms > INT64_MAX / 1000 ? INT64_MAX : job->delay_ms * 1000,
+        .delay_us = job->delay_ms * 1000,
         .group = job->group,
         .headers = job->headers,
         .priority = job->has_priority ? &job->priority : NULL,

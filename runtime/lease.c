@@ -47,6 +47,12 @@ size_t hf__lease_room(const struct hf_subscription *subscription)
     return want < most - subscription->n_work ? want : most - subscription->n_work;
 }
 
+void hf__lease_made_room(struct hf_subscription *subscription)
+{
+    if (subscription->wants_room && hf__lease_room(subscription) > 0)
+        hf__rouse(&subscription->claimer->sleeper);
+}
+
 /* ---- the list of renewals ---- */
 
 void hf__lease_watch(struct hf_delivery *delivery, int64_t renew_ns)
@@ -117,12 +123,6 @@ static struct hf_delivery *take_ready(struct hf_subscription *subscription)
     return delivery;
 }
 
-static void claim_if_room(struct hf_subscription *subscription)
-{
-    if (!subscription->stopping && hf__lease_room(subscription) > 0)
-        hf__rouse(&subscription->claimer->sleeper);
-}
-
 static void sleep_idle(struct hf__worker *worker)
 {
     struct hf_subscription *subscription = worker->subscription;
@@ -140,7 +140,7 @@ static struct hf_delivery *next_ready(struct hf__worker *worker)
     struct hf_subscription *subscription = worker->subscription;
     for (;;) {
         struct hf_delivery *delivery = take_ready(subscription);
-        claim_if_room(subscription);
+        hf__lease_made_room(subscription);
         if (delivery || (subscription->stopping && subscription->n_ready == 0))
             return delivery;
         sleep_idle(worker);
@@ -164,7 +164,6 @@ void hf__lease_worker(struct hf__worker *worker)
             continue;
         pthread_mutex_unlock(&subscription->lock);
         hf__delivery_free(last);
-        hf__runtime_changed(subscription->runtime);
         pthread_mutex_lock(&subscription->lock);
     }
     pthread_mutex_unlock(&subscription->lock);

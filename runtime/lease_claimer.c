@@ -30,9 +30,10 @@ static size_t wait_for_room(struct hf__worker *claimer)
         bool due = subscription->woken || hf__monotonic_ns() >= subscription->next_poll_ns;
         if (room > 0 && due)
             break;
+        subscription->wants_room = room == 0;
         (void)hf__sleep(&claimer->sleeper, &subscription->lock, room > 0 ? hf__at_ns(subscription->next_poll_ns) : hf__never());
     }
-    subscription->woken = false;
+    subscription->woken = subscription->wants_room = false;
     bool stopping = subscription->stopping;
     pthread_mutex_unlock(&subscription->lock);
     if (stopping)

@@ -36,7 +36,7 @@ static void give_back_ready(struct hf_delivery *delivery)
 static void run_out(struct hf_delivery *delivery)
 {
     hf__lease_unwatch(delivery);
-    if (delivery->state == HF__READY)
+    if (delivery->state == HF__DELIVERY_READY)
         give_back_ready(delivery);
     else if (delivery->handling)
         hf__delivery_cancel(delivery, HF_CANCEL_LOST);
@@ -47,7 +47,7 @@ static void take(struct group *group, struct hf_delivery *delivery)
 {
     struct hf_subscription *subscription = delivery->subscription;
     hf__lease_unwatch(delivery);
-    if (delivery->state == HF__SETTLING)
+    if (delivery->state == HF__DELIVERY_SETTLING)
         TAILQ_REMOVE(&subscription->settling, delivery, queue);
     delivery->renewing = true;
     group->deliveries[group->n] = delivery;
@@ -107,7 +107,7 @@ static hf_status renew(struct hf_subscription *subscription, struct group *group
 static void lease_lost(struct hf_delivery *delivery)
 {
     delivery->lost = true;
-    if (delivery->state == HF__READY)
+    if (delivery->state == HF__DELIVERY_READY)
         give_back_ready(delivery);
     else if (delivery->handling)
         hf__delivery_cancel(delivery, HF_CANCEL_LOST);
@@ -125,7 +125,7 @@ static void answered(struct hf_delivery *delivery, hf_status status, int64_t sen
     } else {
         subscription->count.renewal_errors++;
     }
-    if (delivery->state == HF__SETTLING)
+    if (delivery->state == HF__DELIVERY_SETTLING)
         hf__lease_settle(delivery);
     if (status == HF_LEASE_LOST)
         lease_lost(delivery);
@@ -135,7 +135,7 @@ static void answered(struct hf_delivery *delivery, hf_status status, int64_t sen
         hf__lease_watch(delivery, sent_ns + subscription->lease_ns / 2);
     else
         put_off(delivery);
-    if (delivery->state == HF__READY)
+    if (delivery->state == HF__DELIVERY_READY)
         hf__lease_offer(subscription);
 }
 

@@ -28,14 +28,10 @@ static void finish(struct hf_subscription *subscription, struct group *group)
         if ((delivery = hf__delivery_unref(delivery)))
             last[n++] = delivery;
     }
-    if (!subscription->stopping && hf__lease_room(subscription) > 0)
-        hf__rouse(&subscription->claimer->sleeper);
-    bool idle = TAILQ_EMPTY(&subscription->work);
+    hf__lease_made_room(subscription);
     pthread_mutex_unlock(&subscription->lock);
     for (size_t i = 0; i < n; i++)
         hf__delivery_free(last[i]);
-    if (idle)
-        hf__runtime_changed(subscription->runtime);
 }
 
 static bool passing(hf_status status)

@@ -28,7 +28,7 @@ static int64_t delay_us(const struct hf_delivery *delivery)
 
 void hf__delivery_decide(struct hf_delivery *delivery, enum hf__action action)
 {
-    delivery->state = HF__SETTLING;
+    delivery->state = HF__DELIVERY_SETTLING;
     delivery->action = action;
     delivery->delay_us = action == HF__RETRY_AFTER ? delay_us(delivery) : 0;
     delivery->subscription->in_work_us += (hf__monotonic_ns() - delivery->claimed_ns) / 1000;
@@ -84,7 +84,7 @@ static void answer(struct hf_delivery *delivery, hf_status status, const hf_erro
 void hf__delivery_finish(struct hf_delivery *delivery, hf_status status, const hf_error *err)
 {
     struct hf_subscription *subscription = delivery->subscription;
-    delivery->state = HF__DONE;
+    delivery->state = HF__DELIVERY_DONE;
     count(&subscription->count, delivery->action, status);
     answer(delivery, status, err);
     hf__gate_wake(&delivery->changed);
@@ -135,7 +135,7 @@ static hf_status take(struct hf_delivery *delivery, hf_outcome outcome, struct h
     static const enum hf__action action[] = {
         [HF_ACK] = HF__ACK, [HF_RETRY] = HF__RETRY, [HF_RETRY_AFTER] = HF__RETRY_AFTER, [HF_REJECT] = HF__REJECT
     };
-    if (delivery->state != HF__RUNNING && delivery->state != HF__DEFERRED)
+    if (delivery->state != HF__DELIVERY_RUNNING && delivery->state != HF__DELIVERY_DEFERRED)
         return hf__fail(err, HF_MISUSE, "the delivery has been settled already");
     delivery->answer = into;
     delivery->refs++;
@@ -163,7 +163,7 @@ hf_status hf_delivery_settle(hf_delivery *d, hf_outcome outcome, hf_error *err)
         hf__held_settle(d);
         pthread_mutex_lock(&subscription->lock);
     }
-    while (d->state != HF__DONE)
+    while (d->state != HF__DELIVERY_DONE)
         (void)hf__gate_wait(&d->changed, &subscription->lock, hf__never());
     struct hf_delivery *last = hf__delivery_unref(d);
     pthread_mutex_unlock(&subscription->lock);

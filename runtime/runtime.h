@@ -45,7 +45,7 @@ struct hf_runtime {
     struct hf__server server; /* of the last admin connection; text is "" before that */
     TAILQ_HEAD(hf__subscriptions, hf_subscription) subscriptions;
     size_t n_subscriptions;
-    struct hf__gate changed; /* stop and wait_empty wait here: a thread ended, nothing is in work any more, the state moved */
+    struct hf__gate changed; /* stop and wait_empty wait here: a thread ended, the state moved */
 
     atomic_uint_fast64_t model_exceeded; /* how often more connections held rows than the cost model allows: a bug */
 };

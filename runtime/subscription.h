@@ -90,6 +90,8 @@ struct hf_subscription {
     int64_t next_poll_ns;
     bool woken;           /* an enqueue: claim now. Stays set until a claim begins, so that none is missed */
     unsigned failures;    /* claims that failed in a row */
+    bool wants_room;      /* lease: the claimer sleeps until there is room */
+    bool watchdog_idle;   /* the watchdog sleeps until a handler begins */
     struct hf__worker *scout; /* held: the one idle worker that polls, or that is claiming for it */
     struct hf__workers idle;  /* held: all that wait; lease: workers that have nothing to run */
 

@@ -42,7 +42,9 @@ void hf__watchdog(struct hf__worker *watchdog)
         char *id = NULL;
         int64_t next_ns;
         if (!flag_one(subscription, &id, &next_ns)) {
+            subscription->watchdog_idle = next_ns == INT64_MAX;
             (void)hf__sleep(&watchdog->sleeper, &subscription->lock, hf__at_ns(next_ns));
+            subscription->watchdog_idle = false;
             continue;
         }
         pthread_mutex_unlock(&subscription->lock);

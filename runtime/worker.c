@@ -9,7 +9,7 @@
 #include "runtime/delivery.h"
 
 #define KEEP_NS INT64_C(1000000000)            /* how long a worker goes on with one connection */
-#define SETTLE_LIMIT_NS (60 * INT64_C(1000000000)) /* how long a settle that fails in passing is tried again */
+#define SETTLE_LIMIT_NS (60 * INT64_C(1000000000)) /* how long a connection to settle on is asked for */
 
 struct claim {
     struct hf__checkout *checkout; /* kept from row to row; NULL: none */
@@ -147,17 +147,14 @@ static hf_status resolve(struct hf_delivery *delivery, struct hf__change *change
     return status == HF_OK ? change->status : HF_UNKNOWN;
 }
 
+/* Sends the settle. The strategy tries passing failures again by itself; after it has answered the row, or the key, is let go in any case. */
 static hf_status send(struct hf_delivery *delivery, hf_error *err)
 {
     struct hf_subscription *subscription = delivery->subscription;
     struct hf__change change = hf__delivery_change(delivery);
-    int64_t since = hf__monotonic_ns();
+    delivery->sent = true;
     hf__checkout_purpose(delivery->checkout, HF__PURPOSE_SETTLE);
-    do {
-        change.status = HF_UNKNOWN;
-        (void)subscription->strategy->settle(subscription->plan, hf__checkout_conn(delivery->checkout), &change, 1, hf__call_deadline(subscription),
-                                             err);
-    } while (change.status == HF_TRANSIENT && !hf__checkout_conn(delivery->checkout)->lost && try_again(delivery, since));
+    (void)subscription->strategy->settle(subscription->plan, hf__checkout_conn(delivery->checkout), &change, 1, hf__call_deadline(subscription), err);
     return change.status == HF_UNKNOWN ? resolve(delivery, &change, err) : change.status;
 }
 
@@ -192,7 +189,7 @@ void hf__held_settle(struct hf_delivery *delivery)
         if (delivery->checkout)
             hf__checkout_conn(delivery->checkout)->retire = true;
         drop_connection(delivery);
-        if (subscription->strategy->forget)
+        if (subscription->strategy->forget && !delivery->sent)
             subscription->strategy->forget(subscription->plan, delivery->row);
     }
     hf__delivery_report(delivery, status, &err);
@@ -251,14 +248,14 @@ static bool begin(struct hf__worker *worker, struct hf_delivery *delivery, struc
         hf__delivery_begin(delivery);
     else
         hf__delivery_decide(delivery, HF__UNBEGUN);
-    return delivery->state == HF__RUNNING;
+    return delivery->state == HF__DELIVERY_RUNNING;
 }
 
 static void wait_until_settled(struct hf_delivery *delivery)
 {
     struct hf_subscription *subscription = delivery->subscription;
     pthread_mutex_lock(&subscription->lock);
-    while (delivery->state != HF__DONE)
+    while (delivery->state != HF__DELIVERY_DONE)
         (void)hf__gate_wait(&delivery->changed, &subscription->lock, hf__never());
     pthread_mutex_unlock(&subscription->lock);
 }
@@ -271,11 +268,8 @@ static void finish(struct hf_delivery *delivery, bool begun)
     struct hf_delivery *last = hf__delivery_unref(delivery);
     if (begun && !last)
         last = hf__delivery_unref(delivery);
-    bool idle = TAILQ_EMPTY(&subscription->work);
     pthread_mutex_unlock(&subscription->lock);
     hf__delivery_free(last);
-    if (idle)
-        hf__runtime_changed(subscription->runtime);
 }
 
 static void deliver(struct hf__worker *worker, struct claim *claim, struct hf_delivery *delivery, struct hf__row *row)

@@ -249,7 +249,8 @@ static hf_status insert_within(struct insert *in)
 
 static hf_status insert_alone(struct insert *in)
 {
-    hf_status status = hf__conn_begin(in->conn, HF__READ_COMMITTED, HF__IMMEDIATE, in->deadline, in->err);
+    enum hf__isolation level = in->conn->server.database == HF__SQLITE ? HF__ISOLATION_DEFAULT : HF__READ_COMMITTED;
+    hf_status status = hf__conn_begin(in->conn, level, HF__IMMEDIATE, in->deadline, in->err);
     if (status == HF_OK) status = insert_all(in);
     if (status == HF_OK) status = hf__conn_commit(in->conn, in->deadline, in->err);
     if (status == HF_OK || in->conn->lost || hf__conn_transaction(in->conn) == HF__TX_NONE) return status;

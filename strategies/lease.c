@@ -8,18 +8,31 @@
 
 extern const struct hf__strategy hf__lease;
 
-/* Where no attempt tells two claims of one row apart the expiry itself must: up to a quarter second of it is random. */
+/* Where no attempt tells two claims of one row apart the expiry itself must: this process never gives the same one twice, and up to
+ * a quarter second of it is random, against the expiries of other processes. */
 #define RANDOM_TAIL_US 250000
 
-static int64_t expiry_from(const struct hf__plan *plan, int64_t now_us)
+static int64_t unique_expiry(struct hf__plan *plan, int64_t expiry_us)
 {
-    int64_t tail = HF__HAS(plan, ATTEMPT) ? 0 : (int64_t)hf__random_below(RANDOM_TAIL_US);
-    return hf__round_up(now_us + plan->table->lease_us + tail, plan->token_unit_us);
+    int64_t last_us = atomic_load(&plan->last_token_us), token_us;
+    do {
+        token_us = expiry_us > last_us ? expiry_us : last_us + plan->token_unit_us;
+    } while (!atomic_compare_exchange_weak(&plan->last_token_us, &last_us, token_us));
+    return token_us;
+}
+
+static int64_t expiry_from(struct hf__plan *plan, int64_t now_us)
+{
+    int64_t expiry_us = now_us + plan->table->lease_us;
+    if (HF__HAS(plan, ATTEMPT)) return hf__round_up(expiry_us, plan->token_unit_us);
+    expiry_us += (int64_t)hf__random_below(RANDOM_TAIL_US);
+    return unique_expiry(plan, hf__round_up(expiry_us, plan->token_unit_us));
 }
 
 static hf_status begin(const struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, hf_error *err)
 {
-    return hf__conn_begin(conn, HF__READ_COMMITTED, plan->table->mode, deadline, err);
+    enum hf__isolation level = plan->dialect->one_writer ? HF__ISOLATION_DEFAULT : HF__READ_COMMITTED;
+    return hf__conn_begin(conn, level, plan->table->mode, deadline, err);
 }
 
 static void undo(struct hf__conn *conn, struct hf__deadline deadline)

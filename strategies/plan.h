@@ -2,6 +2,8 @@
 #ifndef HF_STRATEGIES_PLAN_H
 #define HF_STRATEGIES_PLAN_H
 
+#include <stdatomic.h>
+
 #include "strategies/dialect.h"
 #include "strategies/keys.h"
 #include "strategies/strategy.h"
@@ -38,6 +40,7 @@ struct hf__plan {
     size_t n_groups, n_literals;
     int64_t token_unit_us, due_unit_us; /* the precision of locked_until and retry_after */
     int64_t stored_max;                 /* the largest number that the attempt column holds */
+    _Atomic int64_t last_token_us;      /* lease without attempts: the latest expiry that this process gave */
     struct hf__keys *keys;              /* advisory: the keys that this process holds */
     struct hf__statements sql;
 };

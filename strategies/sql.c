@@ -154,7 +154,7 @@ static struct hf__value value_of(const struct hf__args *args, const struct hf__b
 hf_status hf__sql_run(struct hf__conn *conn, const struct hf__rendered *rendered, const struct hf__args *args, struct hf__rows *rows,
                       struct hf__deadline deadline, hf_error *err)
 {
-    struct hf__value few[16];
+    struct hf__value few[16] = {{.type = HF__NULL}};
     struct hf__value *values = few;
     if (rendered->n_bound > sizeof few / sizeof few[0]) {
         values = malloc(rendered->n_bound * sizeof *values);

@@ -78,9 +78,9 @@ void fake_server_reset(void)
         set_gate((enum fake_gate)i, false);
     }
     atomic_int *const counters[] = {
-        &fake_server.refusal,     &fake_server.refusals_left, &fake_server.failing_percent, &fake_server.open,    &fake_server.most_open,
-        &fake_server.connects,    &fake_server.closed,        &fake_server.looks,           &fake_server.pings,   &fake_server.resets,
-        &fake_server.rollbacks,   &fake_server.misuses,       &fake_server.thread_begins,   &fake_server.thread_ends};
+        &fake_server.refusal,   &fake_server.refusals_left, &fake_server.failing_percent, &fake_server.open,       &fake_server.most_open,
+        &fake_server.connects,  &fake_server.closed,        &fake_server.looks,           &fake_server.pings,      &fake_server.resets,
+        &fake_server.rollbacks, &fake_server.misuses,       &fake_server.thread_begins,   &fake_server.thread_ends};
     for (size_t i = 0; i < sizeof counters / sizeof counters[0]; i++) {
         atomic_store(counters[i], 0);
     }

@@ -9,10 +9,10 @@
 
 struct fake_server {
     /* What the test sets. */
-    atomic_int refusal;          /* the status of every connect; HF_OK: they succeed */
-    atomic_int refusals_left;    /* so many connects fail with HF_UNREACHABLE first */
-    atomic_int failing_percent;  /* of connects, at random */
-    atomic_bool silent;          /* a dead session is noticed by ping only, after its whole deadline */
+    atomic_int refusal;         /* the status of every connect; HF_OK: they succeed */
+    atomic_int refusals_left;   /* so many connects fail with HF_UNREACHABLE first */
+    atomic_int failing_percent; /* of connects, at random */
+    atomic_bool silent;         /* a dead session is noticed by ping only, after its whole deadline */
     /* What it counts. */
     atomic_int open, most_open, connects, closed, looks, pings, resets, rollbacks, misuses, thread_begins, thread_ends;
 };
@@ -23,8 +23,8 @@ extern const struct hf__driver fake_driver;
 void fake_server_reset(void);
 void fake_server_restart(void); /* every session so far is dead */
 void fake_kill(struct hf__conn *conn);
-void fake_begin(struct hf__conn *conn);  /* opens a transaction */
-void fake_stuck(struct hf__conn *conn);  /* its next rollback or reset fails; the connection itself lives */
+void fake_begin(struct hf__conn *conn); /* opens a transaction */
+void fake_stuck(struct hf__conn *conn); /* its next rollback or reset fails; the connection itself lives */
 bool fake_is_dead(struct hf__conn *conn);
 
 /* A gate holds whoever comes to it, until it is opened or the caller's deadline passes. */

@@ -42,7 +42,7 @@ const char *hf_test_mysql_admin_url(void)
 
 const char *hf_test_sqlite_url(void)
 {
-    return hf_test_format("sqlite:%s/%s.db", variable("HF_TEST_SQLITE_DIR"), hf_test_scratch("t"));
+    return hf_test_format("sqlite:%s/%s.db?create=1", variable("HF_TEST_SQLITE_DIR"), hf_test_scratch("t"));
 }
 
 const char *hf_test_url(enum hf__database database)

@@ -469,6 +469,34 @@ static void answers_that_are_no_time(void)
     hf__clock_free(clock);
 }
 
+/* The servers of the tests run on this host, so their clocks are this host's. */
+static void check_server(enum hf__database database)
+{
+    struct hf__url *url = NULL;
+    struct hf__conn *conn = NULL;
+    hf_error err;
+    const struct hf__session_options options = {.connect_timeout_ms = 10000, .idle_limit_ms = 60000};
+    HF_TEST_OK(hf__url_parse(hf_test_url(database), &url, &err), &err);
+    HF_TEST_OK(hf__conn_open(url, &options, hf__after_ms(10000), &conn, &err), &err);
+    struct hf__clock *clock = new_clock();
+    HF_TEST_OK(hf__clock_measure(clock, conn, hf__after_ms(10000), &err), &err);
+    CU_ASSERT_FALSE(hf__clock_due(clock));
+    check_between(hf__clock_host_offset_us(clock), -1000000, 1000000, "the server's clock minus the host's");
+    check_between(hf__clock_now_us(clock) - wall_us(), -1000000, 1000000, "now minus the host's clock");
+    hf__clock_free(clock);
+    hf__conn_close(conn);
+    hf__url_free(url);
+}
+
+static void real_servers(void)
+{
+    for (int database = HF__POSTGRES; database <= HF__SQLITE; database++) {
+        if (hf_test_built_with((enum hf__database)database)) {
+            check_server((enum hf__database)database);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {
@@ -492,6 +520,7 @@ int main(int argc, char **argv)
         {"sqlite_takes_the_wall_clock", sqlite_takes_the_wall_clock},
         {"failed_measurements", failed_measurements},
         {"answers_that_are_no_time", answers_that_are_no_time},
+        {"real_servers", real_servers},
         CU_TEST_INFO_NULL,
     };
     return hf_test_main(argc, argv, "clock", tests);

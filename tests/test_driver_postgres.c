@@ -1,6 +1,7 @@
 /* The PostgreSQL driver on a real server. ctest: timeout=180 */
 #include <errno.h>
 #include <libpq-fe.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,7 +10,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <netinet/in.h>
 #include <unistd.h>
 
 #include "pool/driver.h"
@@ -99,9 +99,9 @@ static int64_t ask_int(struct hf__conn *conn, const char *sql)
     hf__rows_init(&rows);
     run(conn, sql, NULL, 0, &rows);
     int64_t number = 0;
-    bool is_int = rows.count > 0 && hf__value_int(hf__cell(&rows, 0, 0), &number);
+    bool found = rows.count > 0 && hf__value_int(hf__cell(&rows, 0, 0), &number);
     hf__rows_free(&rows);
-    if (!is_int) {
+    if (!found) {
         hf_test_fail("%s: the answer is no integer", sql);
     }
     return number;
@@ -233,6 +233,15 @@ static void test_login_reads_the_version(void)
     hf__conn_close(conn);
 }
 
+static void test_login_through_a_unix_socket(void)
+{
+    const char *servers = getenv("HF_TEST_SERVERS");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(servers);
+    struct hf__conn *conn = open_text(hf_test_format("postgresql:///holdfast?host=%s/pg&port=%s&user=postgres", servers, own_port()));
+    CU_ASSERT_STRING_EQUAL(ask_text(conn, "SHOW TimeZone"), "UTC");
+    hf__conn_close(conn);
+}
+
 static void refused(const char *url, hf_status expected, const char *sqlstate, const char *words)
 {
     struct hf__conn *conn;
@@ -291,6 +300,14 @@ static void test_login_passes_over_a_silent_host(void)
     close(fd);
 }
 
+static void shows(struct hf__conn *conn, const char *setting, const char *expected)
+{
+    const char *value = ask_text(conn, hf_test_format("SHOW %s", setting));
+    if (strcmp(value, expected) != 0) {
+        hf_test_fail("%s is %s, not %s", setting, value, expected);
+    }
+}
+
 static void test_session_settings(void)
 {
     static const char *const expected[][2] = {
@@ -302,21 +319,30 @@ static void test_session_settings(void)
         {"default_transaction_isolation", "read committed"},
         {"client_encoding", "UTF8"},
         {"idle_in_transaction_session_timeout", "0"},
-        {"idle_session_timeout", "0"},
-        {"client_connection_check_interval", "1s"},
         {"tcp_keepalives_idle", "30"},
         {"tcp_keepalives_interval", "10"},
         {"tcp_keepalives_count", "3"},
-        {"tcp_user_timeout", "30000"},
         {"statement_timeout", "7s"}, /* the user's own */
     };
-    struct hf__conn *conn = open_text(with_option("client_encoding=LATIN1&options=-c%20statement_timeout%3D7s%20-c%20TimeZone%3DAsia%2FTokyo"
-                                                  "%20-c%20idle_in_transaction_session_timeout%3D9s%20-c%20bytea_output%3Descape"
-                                                  "%20-c%20default_transaction_isolation%3Dserializable"));
+    static const struct {
+        int since;
+        const char *name, *value;
+    } later[] = {
+        {120000, "tcp_user_timeout", "30000"},
+        {140000, "idle_session_timeout", "0"},
+        {140000, "client_connection_check_interval", "1s"},
+        {170000, "transaction_timeout", "0"},
+    };
+    struct hf__conn *conn =
+        open_text(with_option("client_encoding=LATIN1&options=-c%20statement_timeout%3D7s%20-c%20TimeZone%3DAsia%2FTokyo"
+                              "%20-c%20idle_in_transaction_session_timeout%3D9s%20-c%20bytea_output%3Descape"
+                              "%20-c%20default_transaction_isolation%3Dserializable"));
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
-        const char *value = ask_text(conn, hf_test_format("SHOW %s", expected[i][0]));
-        if (strcmp(value, expected[i][1]) != 0) {
-            hf_test_fail("%s is %s, not %s", expected[i][0], value, expected[i][1]);
+        shows(conn, expected[i][0], expected[i][1]);
+    }
+    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
+        if (conn->server.version >= later[i].since) {
+            shows(conn, later[i].name, later[i].value);
         }
     }
     hf__conn_close(conn);
@@ -354,8 +380,12 @@ static void test_texts(void)
     struct hf__rows rows;
     hf__rows_init(&rows);
     const char *uuid = "6f1c2d3e-0000-4000-8000-00000000abcd";
-    struct hf__value values[] = {hf__text("na\xc3\xafve \\x41 'q'"), hf__text(uuid), hf__bytes("{\"a\": [1]}", 10), hf__text_n("abcdef", 3),
-                                 hf__null(), hf__text_n(NULL, 0)};
+    struct hf__value values[] = {hf__text("na\xc3\xafve \\x41 'q'"),
+                                 hf__text(uuid),
+                                 hf__bytes("{\"a\": [1]}", 10),
+                                 hf__text_n("abcdef", 3),
+                                 hf__null(),
+                                 hf__text_n(NULL, 0)};
     run(conn, "SELECT $1::text, $2::uuid, $3::jsonb, $4::varchar, $5::text, $6::text", values, 6, &rows);
     CU_ASSERT_TRUE(is_text(&rows, 0, 0, values[0].s.data));
     CU_ASSERT_TRUE(is_text(&rows, 0, 1, uuid));
@@ -384,7 +414,8 @@ static void test_bytes(void)
     const char *const outputs[] = {"hex", "escape"};
     for (size_t i = 0; i < 2; i++) {
         exec(conn, hf_test_format("SET bytea_output = %s", outputs[i]));
-        struct hf__value values[] = {hf__bytes(every, sizeof every), hf__bytes(NULL, 0), hf__null(), hf__text("\\x41"), hf__text_n("a\0b", 3)};
+        struct hf__value values[] = {hf__bytes(every, sizeof every), hf__bytes(NULL, 0), hf__null(), hf__text("\\x41"),
+                                     hf__text_n("a\0b", 3)};
         run(conn, "SELECT $1::bytea, $2::bytea, $3::bytea, $4::bytea, $5::bytea, length($1)", values, 5, &rows);
         CU_ASSERT_TRUE(same_bytes(hf__cell(&rows, 0, 0), every, sizeof every));
         CU_ASSERT_TRUE(same_bytes(hf__cell(&rows, 0, 1), "", 0));
@@ -392,6 +423,29 @@ static void test_bytes(void)
         CU_ASSERT_TRUE(same_bytes(hf__cell(&rows, 0, 3), "\\x41", 4));
         CU_ASSERT_TRUE(same_bytes(hf__cell(&rows, 0, 4), "a\0b", 3));
         CU_ASSERT_TRUE(is_int(&rows, 0, 5, 256));
+    }
+    hf__rows_free(&rows);
+    hf__conn_close(conn);
+}
+
+static void test_domains(void)
+{
+    struct hf__conn *conn = open_conn();
+    struct hf__rows rows;
+    hf__rows_init(&rows);
+    exec(conn, "CREATE DOMAIN pg_temp.blob AS bytea; CREATE DOMAIN pg_temp.blob2 AS pg_temp.blob; CREATE DOMAIN pg_temp.big AS int8;"
+               "CREATE DOMAIN pg_temp.moment AS timestamptz; CREATE TYPE pg_temp.mood AS ENUM ('sad', 'glad');"
+               "CREATE TEMP TABLE t (b pg_temp.blob2, i pg_temp.big, z pg_temp.moment, m pg_temp.mood)");
+    struct hf__value values[] = {hf__bytes("\\x41\0", 5), hf__int(INT64_MIN), hf__time_us(-5), hf__bytes("glad", 4)};
+    for (int keep = 0; keep < 2; keep++) {
+        hf_error err = {0};
+        struct hf__statement statement = {.sql = "INSERT INTO t VALUES ($1, $2, $3, $4) RETURNING *",
+                                          .serial = keep != 0 ? hf__statement_serial() : 0};
+        HF_TEST_OK(try_run(conn, statement, values, 4, &rows, &err), &err);
+        CU_ASSERT_TRUE(same_bytes(hf__cell(&rows, 0, 0), "\\x41\0", 5));
+        CU_ASSERT_TRUE(is_int(&rows, 0, 1, INT64_MIN));
+        CU_ASSERT_TRUE(hf__value_equal(hf__cell(&rows, 0, 2), &values[2]));
+        CU_ASSERT_TRUE(is_text(&rows, 0, 3, "glad"));
     }
     hf__rows_free(&rows);
     hf__conn_close(conn);
@@ -447,7 +501,8 @@ static void test_times(void)
             run(conn, "SELECT $1::timestamptz, $2::text::timestamptz, $1::timestamptz AT TIME ZONE 'UTC'", values, 2, &rows);
             for (size_t column = 0; column < 3; column++) {
                 if (!hf__value_equal(hf__cell(&rows, 0, column), &values[0])) {
-                    hf_test_fail("%s in %s, column %zu: %lld", times[i].text, zones[zone], column, (long long)hf__cell(&rows, 0, column)->i);
+                    hf_test_fail("%s in %s, column %zu: %lld", times[i].text, zones[zone], column,
+                                 (long long)hf__cell(&rows, 0, column)->i);
                 }
             }
             run(conn, "SELECT $1::timestamp", &second, 1, &rows);
@@ -518,7 +573,8 @@ static void test_matched_rows(void)
 static int64_t running(const char *marker)
 {
     const char *sql = hf_test_format("SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND pid <> pg_backend_pid()"
-                                     " AND query LIKE '%%' || '%s' || '%%'", marker);
+                                     " AND query LIKE '%%' || '%s' || '%%'",
+                                     marker);
     return hf_test_query_int(hf_test_postgres_admin_url(), sql);
 }
 
@@ -569,7 +625,7 @@ static void test_deadline_behind_a_lock(void)
 
 static void test_deadline_on_a_frozen_server(void)
 {
-    struct relay relay;
+    static struct relay relay; /* its thread outlives a failing assertion */
     relay_start(&relay);
     struct hf__conn *conn = open_text(url_with(hf_test_format("127.0.0.1:%d", relay.port), NULL, NULL));
     CU_ASSERT_EQUAL(ask_int(conn, "SELECT 1"), 1);
@@ -583,11 +639,11 @@ static void test_deadline_on_a_frozen_server(void)
 
 static void test_deadline_while_sending(void)
 {
-    struct relay relay;
+    static struct relay relay; /* its thread outlives a failing assertion */
     relay_start(&relay);
     struct hf__conn *conn = open_text(url_with(hf_test_format("127.0.0.1:%d", relay.port), NULL, NULL));
     struct hf__statement statement = {.sql = "SELECT length($1::bytea)", .serial = hf__statement_serial()};
-    const size_t size = 64 * 1024 * 1024; /* more than the sockets hold */
+    const size_t size = 16 * 1024 * 1024; /* more than the sockets hold */
     char *data = calloc(1, size);
     CU_ASSERT_PTR_NOT_NULL_FATAL(data);
     struct hf__value value = hf__bytes("", 0);
@@ -598,7 +654,10 @@ static void test_deadline_while_sending(void)
     int64_t start = hf_test_now_ms();
     HF_TEST_STATUS(hf__conn_run(conn, &statement, &value, 1, NULL, hf__after_ms(300), &err), HF_TIMEOUT, &err);
     hf__conn_close(conn);
-    CU_ASSERT_TRUE(hf_test_now_ms() - start < 2500);
+    int64_t took = hf_test_now_ms() - start;
+    if (took >= 10000) { /* without the limit: for ever, or as tcp_user_timeout says */
+        hf_test_fail("took %lld ms", (long long)took);
+    }
     relay_end(&relay);
     free(data);
 }
@@ -667,7 +726,9 @@ static void test_error_classes(void)
     fails(conn, "SELECT * FROM pg_authid", HF_DENIED, "42501");
     fails(conn, "SELECT nothing", HF_DATABASE, "42703");
     fails(conn, "SELECT 1; SELECT nothing; SELECT 2", HF_DATABASE, "42703");
-    fails(conn, "SET statement_timeout = 50; SELECT pg_sleep(9)", HF_TRANSIENT, "57014");
+    exec(conn, "SET statement_timeout = 50");
+    fails(conn, "SELECT pg_sleep(9)", HF_TRANSIENT, "57014");
+    exec(conn, "SET statement_timeout = 0");
     exec(other, "SELECT pg_advisory_lock(4711)");
     fails(conn, "SET lock_timeout = 50; SELECT pg_advisory_lock(4711)", HF_TRANSIENT, "55P03");
     CU_ASSERT_FALSE(conn->retire || conn->lost);
@@ -793,7 +854,8 @@ static void test_prepared_once(void)
     }
     CU_ASSERT_EQUAL(prepared(conn), 1);
     CU_ASSERT_EQUAL(ask_int(conn, hf_test_format("SELECT count(*) FROM pg_prepared_statements WHERE name = 'hf_%llu'",
-                                                 (unsigned long long)statement.serial)), 1);
+                                                 (unsigned long long)statement.serial)),
+                    1);
     for (int i = 0; i < 300; i++) {
         struct hf__statement one = {.sql = "SELECT 1", .serial = hf__statement_serial()};
         HF_TEST_OK(try_run(conn, one, NULL, 0, &rows, &err), &err);
@@ -923,7 +985,8 @@ static void test_reset(void)
     hf_error err = {0};
     struct hf__statement statement = {.sql = "SELECT 1", .serial = hf__statement_serial()};
     HF_TEST_OK(try_run(conn, statement, NULL, 0, NULL, &err), &err);
-    exec(conn, "SET TimeZone = 'Asia/Tokyo'; SET bytea_output = escape; SELECT pg_advisory_lock(4712); BEGIN; CREATE TEMP TABLE t (id int)");
+    exec(conn,
+         "SET TimeZone = 'Asia/Tokyo'; SET bytea_output = escape; SELECT pg_advisory_lock(4712); BEGIN; CREATE TEMP TABLE t (id int)");
     PQsetnonblocking(hf__conn_native(conn), 1);
     HF_TEST_OK(hf__conn_reset(conn, limit(), &err), &err);
     CU_ASSERT_EQUAL(hf__conn_transaction(conn), HF__TX_NONE);
@@ -1053,7 +1116,7 @@ static void describe(struct hf__conn *conn, const char *schema, const char *tabl
     HF_TEST_OK(hf__conn_describe(conn, schema, table, limit(), out, &err), &err);
 }
 
-static const struct hf__column *column(const struct hf__relation *relation, const char *name)
+static const struct hf__column *column_of(const struct hf__relation *relation, const char *name)
 {
     const struct hf__column *found = hf__relation_column(relation, name, false);
     if (found == NULL) {
@@ -1066,42 +1129,45 @@ static void test_describe_columns(void)
 {
     struct hf__conn *conn = open_conn();
     struct hf__relation r;
-    exec(conn, "CREATE DOMAIN pg_temp.short AS varchar(7) NOT NULL DEFAULT 'x'; CREATE DOMAIN pg_temp.shorter AS pg_temp.short;"
-               "CREATE TEMP TABLE \"q\"\"t\" (id int8 GENERATED ALWAYS AS IDENTITY, s serial, \"na\xc3\xafve\" text NOT NULL,"
-               " \"Order\" pg_temp.shorter, v varchar(255), c char(3), b bytea, j jsonb, u uuid, t timestamp, z timestamptz(3),"
-               " twice int4 GENERATED ALWAYS AS (7 * 2) STORED, n numeric, a int4[], i2 int2 DEFAULT 1, nm name, gone int);"
-               "ALTER TABLE \"q\"\"t\" DROP gone");
+    const char *computed = conn->server.version >= 120000 ? "GENERATED ALWAYS AS (7 * 2) STORED" : "GENERATED BY DEFAULT AS IDENTITY";
+    exec(conn,
+         hf_test_format("CREATE DOMAIN pg_temp.short AS varchar(7) NOT NULL DEFAULT 'x'; CREATE DOMAIN pg_temp.shorter AS pg_temp.short;"
+                        "CREATE TEMP TABLE \"q\"\"t\" (id int8 GENERATED ALWAYS AS IDENTITY, s serial, \"na\xc3\xafve\" text NOT NULL,"
+                        " \"Order\" pg_temp.shorter, v varchar(255), c char(3), b bytea, j jsonb, u uuid, t timestamp, z timestamptz(3),"
+                        " twice int4 %s, n numeric, a int4[], i2 int2 DEFAULT 1, nm name, gone int);"
+                        "ALTER TABLE \"q\"\"t\" DROP gone",
+                        computed));
     describe(conn, NULL, "q\"t", &r);
     CU_ASSERT_EQUAL_FATAL(r.kind, HF__RELATION_TABLE);
     CU_ASSERT_EQUAL(r.n_columns, 16);
-    const struct hf__column *c = column(&r, "id");
+    const struct hf__column *c = column_of(&r, "id");
     CU_ASSERT_TRUE(c->kind == HF__COLUMN_INTEGER && c->bits == 64 && c->generated && !c->nullable && !c->is_unsigned);
     CU_ASSERT_STRING_EQUAL(c->type, "bigint");
-    c = column(&r, "s");
+    c = column_of(&r, "s");
     CU_ASSERT_TRUE(c->bits == 32 && c->has_default && !c->generated);
-    c = column(&r, "na\xc3\xafve");
+    c = column_of(&r, "na\xc3\xafve");
     CU_ASSERT_TRUE(c->kind == HF__COLUMN_TEXT && !c->nullable && !c->has_default && c->max_chars == 0);
-    c = column(&r, "Order");
+    c = column_of(&r, "Order");
     CU_ASSERT_TRUE(c->kind == HF__COLUMN_TEXT && !c->nullable && c->has_default && c->max_chars == 7);
-    c = column(&r, "v");
+    c = column_of(&r, "v");
     CU_ASSERT_TRUE(c->kind == HF__COLUMN_TEXT && c->nullable && c->max_chars == 255);
     CU_ASSERT_STRING_EQUAL(c->type, "character varying(255)");
-    CU_ASSERT_EQUAL(column(&r, "c")->max_chars, 3);
-    CU_ASSERT_EQUAL(column(&r, "b")->kind, HF__COLUMN_BYTES);
-    CU_ASSERT_EQUAL(column(&r, "j")->kind, HF__COLUMN_JSON);
-    CU_ASSERT_EQUAL(column(&r, "u")->kind, HF__COLUMN_UUID);
-    c = column(&r, "t");
+    CU_ASSERT_EQUAL(column_of(&r, "c")->max_chars, 3);
+    CU_ASSERT_EQUAL(column_of(&r, "b")->kind, HF__COLUMN_BYTES);
+    CU_ASSERT_EQUAL(column_of(&r, "j")->kind, HF__COLUMN_JSON);
+    CU_ASSERT_EQUAL(column_of(&r, "u")->kind, HF__COLUMN_UUID);
+    c = column_of(&r, "t");
     CU_ASSERT_TRUE(c->kind == HF__COLUMN_TIME && c->precision == 6);
-    c = column(&r, "z");
+    c = column_of(&r, "z");
     CU_ASSERT_TRUE(c->kind == HF__COLUMN_TIME_ZONED && c->precision == 3);
     CU_ASSERT_STRING_EQUAL(c->type, "timestamp(3) with time zone");
-    c = column(&r, "twice");
+    c = column_of(&r, "twice");
     CU_ASSERT_TRUE(c->generated && !c->has_default);
-    CU_ASSERT_EQUAL(column(&r, "n")->kind, HF__COLUMN_OTHER);
-    CU_ASSERT_EQUAL(column(&r, "a")->kind, HF__COLUMN_OTHER);
-    c = column(&r, "i2");
+    CU_ASSERT_EQUAL(column_of(&r, "n")->kind, HF__COLUMN_OTHER);
+    CU_ASSERT_EQUAL(column_of(&r, "a")->kind, HF__COLUMN_OTHER);
+    c = column_of(&r, "i2");
     CU_ASSERT_TRUE(c->bits == 16 && c->has_default);
-    CU_ASSERT_EQUAL(column(&r, "nm")->max_bytes, 63);
+    CU_ASSERT_EQUAL(column_of(&r, "nm")->max_bytes, 63);
     hf__relation_free(&r);
     hf__conn_close(conn);
 }
@@ -1122,11 +1188,12 @@ static void test_describe_indexes(void)
     struct hf__conn *conn = open_conn();
     struct hf__relation r;
     exec(conn, "CREATE TEMP TABLE t (id int PRIMARY KEY, a int, b text COLLATE \"C\", done timestamptz);"
-               "CREATE INDEX plain ON t (a, b, id); CREATE UNIQUE INDEX included ON t (a) INCLUDE (b);"
+               "CREATE INDEX plain ON t (a, b, id);"
                "CREATE INDEX descending ON t (a DESC); CREATE INDEX first ON t (a NULLS FIRST);"
                "CREATE INDEX expression ON t (a, (lower(b))); CREATE INDEX part ON t (a) WHERE done IS NULL;"
                "CREATE INDEX pattern ON t (b text_pattern_ops); CREATE INDEX collated ON t (b COLLATE \"POSIX\");"
                "CREATE INDEX hashed ON t USING hash (a)");
+    exec(conn, hf_test_format("CREATE UNIQUE INDEX included ON t (a)%s", conn->server.version >= 110000 ? " INCLUDE (b)" : ""));
     describe(conn, NULL, "t", &r);
     CU_ASSERT_EQUAL_FATAL(r.n_indexes, 10);
     const struct hf__index *i = find_index(&r, "t_pkey");
@@ -1166,9 +1233,10 @@ static void test_describe_kinds(void)
     struct hf__conn *conn = open_conn();
     const char *schema = hf_test_scratch("Odd schema");
     const char *table = hf_test_scratch("parts");
-    exec(conn, hf_test_format("CREATE SCHEMA \"%s\"; CREATE TABLE \"%s\".%s (id int PRIMARY KEY) PARTITION BY RANGE (id);"
+    exec(conn, hf_test_format("CREATE SCHEMA \"%s\"; CREATE TABLE \"%s\".%s (id int) PARTITION BY RANGE (id);"
                               "CREATE MATERIALIZED VIEW \"%s\".mat AS SELECT 1 AS one;"
-                              "CREATE TEMP VIEW seen AS SELECT 1 AS one; CREATE TEMP SEQUENCE counter", schema, schema, table, schema));
+                              "CREATE TEMP VIEW seen AS SELECT 1 AS one; CREATE TEMP SEQUENCE counter",
+                              schema, schema, table, schema));
     kind_is(conn, schema, table, HF__RELATION_PARTITIONED);
     kind_is(conn, schema, "mat", HF__RELATION_OTHER);
     kind_is(conn, NULL, table, HF__RELATION_NONE);
@@ -1192,6 +1260,7 @@ int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {
         {"login reads the version", test_login_reads_the_version},
+        {"login through a Unix socket", test_login_through_a_unix_socket},
         {"login is refused", test_login_is_refused},
         {"login finds too many connections", test_login_too_many},
         {"login on a silent server", test_login_on_a_silent_server},
@@ -1200,6 +1269,7 @@ int main(int argc, char **argv)
         {"integers", test_integers},
         {"texts", test_texts},
         {"bytes", test_bytes},
+        {"domains", test_domains},
         {"large bytes", test_large_bytes},
         {"times", test_times},
         {"values refused", test_values_refused},

@@ -587,7 +587,7 @@ static enum hf__column_kind kind_of(const struct hf__relation *relation, const c
 {
     const struct hf__column *column = hf__relation_column(relation, name, false);
     CU_ASSERT_PTR_NOT_NULL_FATAL(column);
-    return column->kind;
+    return column != NULL ? column->kind : HF__COLUMN_OTHER;
 }
 
 static void columns_are_described(void)
@@ -680,6 +680,7 @@ static void indexes_are_described(void)
                "CREATE INDEX claim ON t (p, \"due at\");"
                "CREATE INDEX open ON t (\"due at\", id) WHERE done IS NULL AND g <> 'where (';"
                "CREATE INDEX \"a where b\" ON t (p DESC);"
+               "CREATE INDEX \"c) where \"\" d\" ON t (p) where\n p > 1;"
                "CREATE INDEX expr ON t (lower(g), p);"
                "CREATE INDEX nocase ON t (g COLLATE NOCASE)");
     describe(conn, NULL, "t", &r);
@@ -695,6 +696,7 @@ static void indexes_are_described(void)
     CU_ASSERT_STRING_EQUAL(index->predicate, "done IS NULL AND g <> 'where ('");
     index = index_named(&r, "a where b");
     CU_ASSERT(!index->plain && !index->partial && index->predicate == NULL);
+    CU_ASSERT_STRING_EQUAL(index_named(&r, "c) where \" d")->predicate, "p > 1");
     index = index_named(&r, "expr");
     CU_ASSERT(!index->plain);
     CU_ASSERT_STRING_EQUAL(columns_of(index), "?,p,id");
@@ -702,7 +704,7 @@ static void indexes_are_described(void)
     index = index_named(&r, "sqlite_autoindex_t_1");
     CU_ASSERT(index->unique && index->plain);
     CU_ASSERT_STRING_EQUAL(columns_of(index), "g,p");
-    CU_ASSERT_EQUAL(r.n_indexes, 7);
+    CU_ASSERT_EQUAL(r.n_indexes, 8);
     hf__relation_free(&r);
     hf__conn_close(conn);
 }

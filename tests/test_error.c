@@ -74,6 +74,18 @@ static void long_messages_end_at_a_character(void)
     }
 }
 
+static void utf8_is_told_from_other_bytes(void)
+{
+    CU_ASSERT_TRUE(hf__utf8_valid("", 0));
+    CU_ASSERT_TRUE(hf__utf8_valid("plain", 5));
+    CU_ASSERT_TRUE(hf__utf8_valid("na\xC3\xAFve \xE2\x82\xAC \xF0\x9F\x90\x98", 15));
+    CU_ASSERT_FALSE(hf__utf8_valid("a\0b", 3));
+    CU_ASSERT_FALSE(hf__utf8_valid("na\xEFve", 5));
+    CU_ASSERT_FALSE(hf__utf8_valid("\xE2\x82", 2));
+    CU_ASSERT_FALSE(hf__utf8_valid("\xED\xA0\x80", 3));
+    CU_ASSERT_FALSE(hf__utf8_valid("a\xFF", 2));
+}
+
 static void cut(void)
 {
     CU_ASSERT_EQUAL(hf__utf8_cut("abc", 3, 3), 3);
@@ -113,6 +125,7 @@ int main(int argc, char **argv)
         {"an argument may be the old message", an_argument_may_be_the_old_message},
         {"long messages end at a character", long_messages_end_at_a_character},
         {"cut", cut},
+        {"utf-8 is told from other bytes", utf8_is_told_from_other_bytes},
         {"other encodings become question marks", other_encodings_become_question_marks},
         CU_TEST_INFO_NULL,
     };

@@ -46,17 +46,40 @@ static struct {
         int64_t opened_ns, idle_ns;
     } of_slot[MOST_SLOTS];
     unsigned long last_death; /* the step that last found one dead; what it grants comes after that */
-    bool calm; /* no new faults, and everybody who waits must get something */
+    bool calm;                /* no new faults, and everybody who waits must get something */
     int64_t held_ns[HF__PURPOSES];
     uint64_t served[HF__PURPOSES], began[HF__PURPOSES], gave_up[HF__PURPOSES];
 } m;
 
 static uint64_t counts[32];
-enum event { GRANTED, CHECKED, CHECK_FAILED, OPENED, OPEN_FAILED, OPEN_ABANDONED, TIMED_OUT, TICKED, TRIED_NONE, RELEASED, LOST, PINNED, LOOKED, PINGED,
-             REAPED, RESIZED, SHUT, STOPPED_OPEN, SWITCHED, RESTARTED, WAITED, EVENTS };
-static const char *const event_names[EVENTS] = {"granted", "checked", "check failed", "opened", "open failed", "open abandoned", "timed out", "ticked",
-    "tried in vain", "released", "lost", "pinned", "looked at", "pinged", "reaped", "resized", "shut", "stopped while opening", "switched", "restarted",
-    "waited"};
+enum event {
+    GRANTED,
+    CHECKED,
+    CHECK_FAILED,
+    OPENED,
+    OPEN_FAILED,
+    OPEN_ABANDONED,
+    TIMED_OUT,
+    TICKED,
+    TRIED_NONE,
+    RELEASED,
+    LOST,
+    PINNED,
+    LOOKED,
+    PINGED,
+    REAPED,
+    RESIZED,
+    SHUT,
+    STOPPED_OPEN,
+    SWITCHED,
+    RESTARTED,
+    WAITED,
+    EVENTS
+};
+static const char *const event_names[EVENTS] = {
+    "granted",  "checked",   "check failed", "opened",    "open failed", "open abandoned", "timed out", "ticked", "tried in vain",
+    "released", "lost",      "pinned",       "looked at", "pinged",      "reaped",         "resized",   "shut",   "stopped while opening",
+    "switched", "restarted", "waited"};
 
 static void violated(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 static void violated(const char *format, ...)
@@ -73,6 +96,8 @@ static void violated(const char *format, ...)
 #define IDLE_CHECK (50 * MS)
 #define IDLE_CLOSE (2 * SECOND)
 #define LIFETIME (30 * SECOND)
+#define BACKOFF_MIN (10 * MS)
+#define BACKOFF_MAX SECOND
 
 #define REQUIRE(condition, ...) ((condition) ? (void)0 : violated(__VA_ARGS__))
 
@@ -140,7 +165,7 @@ static size_t idle(void)
 {
     size_t n = 0;
     const struct hf__slot *slot;
-    TAILQ_FOREACH(slot, &m.core.slots[HF__SLOT_IDLE].head, link) {
+    TAILQ_FOREACH (slot, &m.core.slots[HF__SLOT_IDLE].head, link) {
         n++;
     }
     return n;
@@ -225,7 +250,7 @@ static void check_lists(void)
     for (size_t state = 0; state < HF__SLOT_STATES; state++) {
         size_t n = 0;
         const struct hf__slot *slot;
-        TAILQ_FOREACH(slot, &m.core.slots[state].head, link) {
+        TAILQ_FOREACH (slot, &m.core.slots[state].head, link) {
             n++;
             REQUIRE(slot->state == (enum hf__slot_state)state, "1: a slot in state %d is in list %zu", (int)slot->state, state);
             bool has = slot->conn != NULL;
@@ -239,7 +264,8 @@ static void check_lists(void)
     REQUIRE(total == m.n_slots, "1: %zu slots in lists of %zu", total, m.n_slots);
     REQUIRE(m.core.opened - m.core.closed == open, "9: %llu opened, %llu closed, %zu open", (unsigned long long)m.core.opened,
             (unsigned long long)m.core.closed, open);
-    REQUIRE((size_t)atomic_load(&fake_server.open) == open, "9: the server has %d sessions, the pool %zu", atomic_load(&fake_server.open), open);
+    REQUIRE((size_t)atomic_load(&fake_server.open) == open, "9: the server has %d sessions, the pool %zu", atomic_load(&fake_server.open),
+            open);
 }
 
 static void check_bounds(void)
@@ -250,7 +276,8 @@ static void check_bounds(void)
     REQUIRE(now_occupied == occupied(), "1: the pool counts %zu slots taken, the actors %zu", now_occupied, occupied());
     REQUIRE(now_occupied <= m.core.options.size || now_occupied <= m.last_occupied, "2: %zu taken of %zu, before %zu", now_occupied,
             m.core.options.size, m.last_occupied);
-    REQUIRE(others <= limit || others <= m.last_others, "3: %zu out for others than renew, %zu allowed, before %zu", others, limit, m.last_others);
+    REQUIRE(others <= limit || others <= m.last_others, "3: %zu out for others than renew, %zu allowed, before %zu", others, limit,
+            m.last_others);
     m.last_occupied = now_occupied;
     m.last_others = others;
     REQUIRE(hf__core_in_use(&m.core) == count_actors(holds), "1: %zu in use, held by %zu", hf__core_in_use(&m.core), count_actors(holds));
@@ -262,7 +289,7 @@ static size_t check_queue(const struct hf__waiters *queue, bool renewals)
     size_t n = 0;
     const struct hf__waiter *waiter;
     unsigned long last = 0;
-    TAILQ_FOREACH(waiter, queue, link) {
+    TAILQ_FOREACH (waiter, queue, link) {
         const struct actor *actor = waiter->user;
         REQUIRE(waiter->state == HF__WAITING && actor->queued, "4: somebody is in a queue who does not wait");
         REQUIRE(is_renewal(actor) == renewals, "4: in the wrong queue");
@@ -323,11 +350,12 @@ static void check_ledger(void)
         REQUIRE(line->wait.count == m.served[i], "the waits of %s are %llu, not %llu", name, (unsigned long long)line->wait.count,
                 (unsigned long long)m.served[i]);
         REQUIRE(line->timeouts == m.gave_up[i], "the timeouts of %s", name);
-        REQUIRE(line->seconds > seconds - 1e-3 && line->seconds < seconds + 1e-3, "%s: %f seconds in the ledger, %f held", name, line->seconds,
-                seconds);
+        REQUIRE(line->seconds > seconds - 1e-3 && line->seconds < seconds + 1e-3, "%s: %f seconds in the ledger, %f held", name,
+                line->seconds, seconds);
     }
     REQUIRE(snapshot.open == hf__core_open(&m.core) && snapshot.idle == idle() && snapshot.in_use == count_actors(holds) &&
-                snapshot.waiting == count_actors(is_queued), "the snapshot differs from the lists");
+                snapshot.waiting == count_actors(is_queued),
+            "the snapshot differs from the lists");
 }
 
 /* Steps. Each plays what one thread does between taking the mutex and dropping it. */
@@ -350,6 +378,7 @@ static void settle(struct actor *actor)
     struct hf__waiter *waiter = &actor->waiter;
     switch (waiter->state) {
     case HF__HAVE:
+        REQUIRE(!m.core.shut, "10: a connection after shut");
         actor->doing = HOLDING;
         actor->slot = waiter->slot;
         actor->since_ns = actor->slot->since_ns;
@@ -463,11 +492,28 @@ static bool opens(const struct actor *actor)
     return actor->doing == ASKING && actor->waiter.state == HF__OPEN;
 }
 
+/* Doubled with each round, up to the cap, and up to half of it taken off at random. */
+static void check_backoff(unsigned failures_before)
+{
+    int64_t wait = m.core.retry_ns - m.now;
+    int64_t most = BACKOFF_MIN;
+    for (unsigned i = 0; i < failures_before && most < BACKOFF_MAX; i++) {
+        most = most * 2 < BACKOFF_MAX ? most * 2 : BACKOFF_MAX;
+    }
+    REQUIRE(m.core.failures == failures_before + 1, "a failed connect was not counted");
+    REQUIRE(wait <= most && wait >= most / 2, "8: a backoff of %lld ns after %u failures", (long long)wait, failures_before);
+}
+
 static void fail_open(struct actor *actor)
 {
+    unsigned failures = m.core.failures;
     size_t others_open = hf__core_open(&m.core) + m.core.slots[HF__SLOT_OPENING].count - 1;
     actor->queued = true;
-    (void)hf__core_open_failed(&m.core, &actor->waiter, m.now);
+    if (hf__core_open_failed(&m.core, &actor->waiter, m.now)) {
+        check_backoff(failures);
+    } else {
+        REQUIRE(m.core.failures == failures, "one round of failures counted twice");
+    }
     actor->queued = actor->waiter.state == HF__WAITING;
     REQUIRE(m.core.shut || (actor->waiter.state == HF__FAILED) == (others_open == 0), "a failed connect was %s while %zu others were open",
             actor->waiter.state == HF__FAILED ? "the answer" : "not the answer", others_open);
@@ -488,6 +534,7 @@ static void end_open(void)
         actor->waiter.slot->conn = conn;
         m.of_slot[number_of(actor->waiter.slot)].opened_ns = m.now;
         hf__core_opened(&m.core, &actor->waiter, m.now);
+        REQUIRE(m.core.failures == 0, "a connect succeeded and the pool still backs off");
         counts[OPENED]++;
     } else {
         fail_open(actor);
@@ -519,7 +566,9 @@ static void release(void)
     if (actor == NULL) {
         return;
     }
-    enum hf__returned how = fake_is_dead(actor->slot->conn) && chance(70) ? HF__RETURNED_LOST : chance(3) ? HF__RETURNED_UNFIT : HF__RETURNED_CLEAN;
+    enum hf__returned how = fake_is_dead(actor->slot->conn) && chance(70) ? HF__RETURNED_LOST
+                            : chance(3)                                   ? HF__RETURNED_UNFIT
+                                                                          : HF__RETURNED_CLEAN;
     count_held(actor);
     m.of_slot[number_of(actor->slot)].idle_ns = m.now;
     m.last_death = how == HF__RETURNED_LOST ? m.step : m.last_death;
@@ -599,7 +648,7 @@ static bool somebody_too_old(void)
 {
     bool found = false;
     const struct hf__slot *slot;
-    TAILQ_FOREACH(slot, &m.core.slots[HF__SLOT_IDLE].head, link) {
+    TAILQ_FOREACH (slot, &m.core.slots[HF__SLOT_IDLE].head, link) {
         size_t n = number_of(slot);
         bool idle_too_long = m.core.options.idle_close_ns == IDLE_CLOSE && m.now - m.of_slot[n].idle_ns >= IDLE_CLOSE;
         found = found || idle_too_long || m.now - m.of_slot[n].opened_ns >= LIFETIME;
@@ -686,8 +735,9 @@ static void harm(void)
 static const struct {
     void (*play)(void);
     unsigned weight;
-} plays[] = {{ask, 24},          {end_check, 10},    {end_close_checked, 8}, {end_open, 10}, {release, 14}, {end_close, 8},
-             {switch_purpose, 2}, {pin_or_unpin, 6}, {keep, 6},              {let_time_pass, 6}, {fire_timer, 10}, {harm, 1}};
+} plays[] = {{ask, 24},     {end_check, 10},    {end_close_checked, 8}, {end_open, 10},
+             {release, 14}, {end_close, 8},     {switch_purpose, 2},    {pin_or_unpin, 6},
+             {keep, 6},     {let_time_pass, 6}, {fire_timer, 10},       {harm, 1}};
 
 static void step(void)
 {
@@ -714,10 +764,16 @@ static void step(void)
 
 static void begin_episode(void)
 {
-    struct hf__core_options options = {
-        .size = 1 + random_below(MOST_SLOTS), .idle_check_ns = IDLE_CHECK, .idle_close_ns = chance(20) ? INT64_MAX : IDLE_CLOSE,
-        .max_lifetime_ns = LIFETIME, .look_ns = 20 * MS, .keepalive_ns = 200 * MS, .backoff_min_ns = 10 * MS, .backoff_max_ns = SECOND,
-        .random_below = random_below, .wake = woken};
+    struct hf__core_options options = {.size = 1 + random_below(MOST_SLOTS),
+                                       .idle_check_ns = IDLE_CHECK,
+                                       .idle_close_ns = chance(20) ? INT64_MAX : IDLE_CLOSE,
+                                       .max_lifetime_ns = LIFETIME,
+                                       .look_ns = 20 * MS,
+                                       .keepalive_ns = 200 * MS,
+                                       .backoff_min_ns = BACKOFF_MIN,
+                                       .backoff_max_ns = BACKOFF_MAX,
+                                       .random_below = random_below,
+                                       .wake = woken};
     options.reserved = random_below(options.size);
     hf__core_init(&m.core, &options);
     memset(m.slots, 0, sizeof m.slots);

@@ -405,6 +405,7 @@ static void refuses_unknown_keys(void)
         {"{\"tabel\": \"jobs\"}", HF_INVALID, {"the table description: ", "\"tabel\" is not a key", "did you mean \"table\"?"}},
         {JOBS "}, \"lease_second\": 3}", HF_INVALID, {NAMED, "\"lease_second\" is not a key", "did you mean \"lease_seconds\"?"}},
         {JOBS "}, \"Fifo\": true}", HF_INVALID, {NAMED, "\"Fifo\"", "did you mean \"fifo\"?"}},
+        {JOBS "}, \"LEASE SECONDS\": 3}", HF_INVALID, {NAMED, "\"LEASE SECONDS\"", "did you mean \"lease_seconds\"?"}},
         {JOBS "}, \"max-attempts\": 5}", HF_INVALID, {NAMED, "\"max-attempts\"", "did you mean \"max_attempts\"?"}},
         {JOBS ", \"lockedUntil\": \"l\"}}", HF_INVALID, {NAMED, "\"columns.lockedUntil\" is not a role", "did you mean \"locked_until\"?"}},
         {JOBS ", \"colour\": \"c\"}}", HF_INVALID, {NAMED, "\"columns.colour\" is not a role", "\"partition_key\", \"retry_after\""}},

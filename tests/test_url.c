@@ -11,10 +11,15 @@
 /* A build without the database answers HF_UNSUPPORTED to everything about it. */
 static bool built_with(const char *url)
 {
-    if (strncmp(url, "sqlite", 6) == 0) {
-        return HOLDFAST_SQLITE;
+    static const struct {
+        const char *scheme;
+        bool built;
+    } databases[] = {{"sqlite", HOLDFAST_SQLITE}, {"postgres", HOLDFAST_POSTGRES}, {"m", HOLDFAST_MYSQL}};
+    size_t i = 0;
+    while (strncmp(url, databases[i].scheme, strlen(databases[i].scheme)) != 0) {
+        i++;
     }
-    return strncmp(url, "postgres", 8) == 0 ? HOLDFAST_POSTGRES : HOLDFAST_MYSQL;
+    return databases[i].built;
 }
 
 static struct hf__url *parse(const char *text)
@@ -241,7 +246,7 @@ static void blanked(const char *given, const char *expected)
     char *text = hf__url_blank(given);
     CU_ASSERT_PTR_NOT_NULL_FATAL(text);
     hf_error err;
-    bool right = strcmp(text, expected) == 0;
+    bool right = same(text, expected);
     (void)hf__fail(&err, HF_OK, "%s became %s", given, text);
     free(text);
     if (!right) {

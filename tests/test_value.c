@@ -235,6 +235,20 @@ static void rows_own_their_memory(void)
     hf__rows_free(&rows);
 }
 
+/* Every way in which a string can lie at the end of a block; a byte too far is for AddressSanitizer to see. */
+static void strings_fill_their_blocks(void)
+{
+    struct hf__rows rows;
+    hf__rows_init(&rows);
+    for (int i = 0; i < 200000; i++) {
+        size_t len = hf__random_below(9);
+        char *text = hf__rows_alloc(&rows, len);
+        CU_ASSERT_FATAL(text != NULL && text[len] == '\0');
+        memset(text, 'x', len);
+    }
+    hf__rows_free(&rows);
+}
+
 static void rows_at_the_edges(void)
 {
     struct hf__rows rows;
@@ -242,11 +256,9 @@ static void rows_at_the_edges(void)
     CU_ASSERT_PTR_NOT_NULL(hf__rows_add(&rows)); /* no columns */
     CU_ASSERT_EQUAL(rows.count, 1);
     const char *empty = hf__rows_copy(&rows, NULL, 0);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(empty);
-    CU_ASSERT_STRING_EQUAL(empty, "");
+    CU_ASSERT(empty != NULL && *empty == '\0');
     const char *copy = hf__rows_copy(&rows, "a\0b", 3);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(copy);
-    CU_ASSERT(memcmp(copy, "a\0b", 4) == 0);
+    CU_ASSERT(copy != NULL && memcmp(copy, "a\0b", 4) == 0);
     CU_ASSERT_PTR_NULL(hf__rows_alloc(&rows, SIZE_MAX));
     CU_ASSERT_PTR_NULL(hf__rows_alloc(&rows, SIZE_MAX - 1));
     hf__rows_free(&rows);
@@ -264,6 +276,7 @@ int main(int argc, char **argv)
         {"times are read", times_are_read},
         {"other shapes are refused", other_shapes_are_refused},
         {"rows own their memory", rows_own_their_memory},
+        {"strings fill their blocks", strings_fill_their_blocks},
         {"rows at the edges", rows_at_the_edges},
         CU_TEST_INFO_NULL,
     };

@@ -1,0 +1,189 @@
+#include "tests/jobs.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "pool/deadline.h"
+
+const struct hf_test_kind hf_test_kinds[] = {
+    { HF__SQLITE, HF_LEASE },     { HF__SQLITE, HF_ADVISORY_LOCK },   { HF__POSTGRES, HF_ROW_LOCK }, { HF__POSTGRES, HF_LEASE },
+    { HF__POSTGRES, HF_ADVISORY_LOCK }, { HF__MYSQL, HF_ROW_LOCK }, { HF__MYSQL, HF_LEASE },   { HF__MYSQL, HF_ADVISORY_LOCK },
+};
+const size_t hf_test_n_kinds = sizeof hf_test_kinds / sizeof hf_test_kinds[0];
+
+static const char *description(const struct hf_test_jobs *jobs, int lease_seconds)
+{
+    const char *lease = "", *key = "";
+    if (jobs->kind.strategy == HF_LEASE) {
+        lease = ", \"locked_until\": \"locked_until\"";
+        key = hf_test_format(", \"lease_seconds\": %d", lease_seconds);
+    } else if (jobs->kind.strategy == HF_ADVISORY_LOCK) {
+        key = hf_test_format(", \"advisory_lock\": \"%s-{id}\"", jobs->name);
+    }
+    return hf_test_format("{ \"table\": \"%s\", \"columns\": { \"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\", "
+                          "\"retry_after\": \"retry_after\", \"last_error\": \"last_error\"%s }%s }",
+                          jobs->name, lease, key);
+}
+
+void hf_test_jobs_open(struct hf_test_jobs *jobs, struct hf_test_kind kind, int lease_seconds)
+{
+    hf_error err = { .status = HF_OK };
+    const char *url = hf_test_url(kind.database);
+    memset(jobs, 0, sizeof *jobs);
+    pthread_mutex_init(&jobs->lock, NULL);
+    jobs->kind = kind;
+    /* A SQLite file is made by whoever asks for it in so many words. */
+    jobs->url = kind.database == HF__SQLITE && !strchr(url, '?') ? hf_test_format("%s?create=1", url) : url;
+    jobs->name = hf_test_scratch("jobs");
+    const char *json = description(jobs, lease_seconds);
+    HF_TEST_OK(hf_table_parse(json, strlen(json), &jobs->table, &err), &err);
+    hf_runtime *runtime = hf_test_jobs_runtime(jobs, NULL);
+    HF_TEST_OK(hf_table_create(runtime, jobs->table, &err), &err);
+    HF_TEST_OK(hf_runtime_close(runtime), NULL);
+}
+
+void hf_test_jobs_close(struct hf_test_jobs *jobs)
+{
+    hf_test_sql(jobs->url, hf_test_format("DROP TABLE %s", jobs->name));
+    hf_table_free(jobs->table);
+    free(jobs->log);
+    free(jobs->runs);
+    pthread_mutex_destroy(&jobs->lock);
+}
+
+static void keep_log(void *ctx, hf_log_level level, const char *message)
+{
+    struct hf_test_jobs *jobs = ctx;
+    (void)level;
+    pthread_mutex_lock(&jobs->lock);
+    size_t len = jobs->log ? strlen(jobs->log) : 0, more = strlen(message);
+    char *log = realloc(jobs->log, len + more + 2);
+    if (log) {
+        memcpy(log + len, message, more);
+        memcpy(log + len + more, "\n", 2);
+        jobs->log = log;
+    }
+    pthread_mutex_unlock(&jobs->lock);
+}
+
+hf_runtime *hf_test_jobs_runtime(struct hf_test_jobs *jobs, const hf_runtime_options *options)
+{
+    hf_error err = { .status = HF_OK };
+    hf_runtime_options mine = HF_RUNTIME_OPTIONS_INIT;
+    hf_runtime *runtime = NULL;
+    if (options)
+        mine = *options;
+    mine.log = keep_log;
+    mine.log_ctx = jobs;
+    HF_TEST_OK(hf_runtime_open(jobs->url, &mine, &runtime, &err), &err);
+    return runtime;
+}
+
+void hf_test_jobs_add(struct hf_test_jobs *jobs, hf_runtime *runtime, size_t n)
+{
+    hf_error err = { .status = HF_OK };
+    hf_job *list = calloc(n, sizeof *list);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(list);
+    for (size_t i = 0; i < n; i++) {
+        const char *payload = hf_test_format("job %zu", i + 1);
+        list[i] = (hf_job)HF_JOB_INIT;
+        list[i].payload = payload;
+        list[i].payload_len = strlen(payload);
+    }
+    HF_TEST_OK(hf_enqueue(runtime, jobs->table, list, n, NULL, &err), &err);
+    free(list);
+}
+
+int64_t hf_test_jobs_count(struct hf_test_jobs *jobs, const char *where)
+{
+    return hf_test_query_int(jobs->url, hf_test_format("SELECT count(*) FROM %s WHERE %s", jobs->name, where));
+}
+
+size_t hf_test_run_begin(struct hf_test_jobs *jobs, const hf_delivery *delivery)
+{
+    int64_t id = 0;
+    (void)hf_delivery_id_int(delivery, &id);
+    pthread_mutex_lock(&jobs->lock);
+    size_t run = jobs->n_runs++;
+    struct hf_test_run *runs = realloc(jobs->runs, jobs->n_runs * sizeof *runs);
+    if (!runs)
+        abort();
+    runs[run] = (struct hf_test_run){ id, hf_delivery_attempt(delivery), hf__monotonic_ns() / 1000, 0 };
+    jobs->runs = runs;
+    pthread_mutex_unlock(&jobs->lock);
+    return run;
+}
+
+void hf_test_run_end(struct hf_test_jobs *jobs, size_t run)
+{
+    pthread_mutex_lock(&jobs->lock);
+    jobs->runs[run].end_us = hf__monotonic_ns() / 1000;
+    pthread_mutex_unlock(&jobs->lock);
+}
+
+static int by_row_and_time(const void *left, const void *right)
+{
+    const struct hf_test_run *a = left, *b = right;
+    if (a->id != b->id)
+        return a->id < b->id ? -1 : 1;
+    return a->begin_us < b->begin_us ? -1 : a->begin_us > b->begin_us;
+}
+
+void hf_test_no_overlap(struct hf_test_jobs *jobs)
+{
+    if (jobs->n_runs == 0)
+        return;
+    qsort(jobs->runs, jobs->n_runs, sizeof *jobs->runs, by_row_and_time);
+    for (size_t i = 1; i < jobs->n_runs; i++) {
+        const struct hf_test_run *before = &jobs->runs[i - 1], *run = &jobs->runs[i];
+        if (before->id == run->id && (before->end_us == 0 || before->end_us > run->begin_us))
+            hf_test_fail("row %lld ran twice at the same time", (long long)run->id);
+    }
+}
+
+size_t hf_test_runs_of(struct hf_test_jobs *jobs, int64_t id)
+{
+    size_t n = 0;
+    pthread_mutex_lock(&jobs->lock);
+    for (size_t i = 0; i < jobs->n_runs; i++)
+        n += jobs->runs[i].id == id;
+    pthread_mutex_unlock(&jobs->lock);
+    return n;
+}
+
+size_t hf_test_n_runs(struct hf_test_jobs *jobs)
+{
+    pthread_mutex_lock(&jobs->lock);
+    size_t n = jobs->n_runs;
+    pthread_mutex_unlock(&jobs->lock);
+    return n;
+}
+
+double hf_test_stat(hf_runtime *runtime, const char *name)
+{
+    hf_error err = { .status = HF_OK };
+    hf_stats *stats = NULL;
+    double value = 0;
+    HF_TEST_OK(hf_stats_snapshot(runtime, &stats, &err), &err);
+    bool found = hf_stats_find(stats, name, &value);
+    hf_stats_free(stats);
+    if (!found)
+        hf_test_fail("there is no number called %s", name);
+    return value;
+}
+
+bool hf_test_logged(struct hf_test_jobs *jobs, const char *text)
+{
+    pthread_mutex_lock(&jobs->lock);
+    bool found = jobs->log && strstr(jobs->log, text);
+    pthread_mutex_unlock(&jobs->lock);
+    return found;
+}
+
+void hf_test_sleep_ms(int64_t ms)
+{
+    struct timespec span = { ms / 1000, ms % 1000 * 1000000 };
+    while (nanosleep(&span, &span) != 0)
+        continue;
+}

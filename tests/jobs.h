@@ -1,0 +1,55 @@
+/* For suites of the runtime: a table of jobs on one database under one strategy, and a record of every run that the product does
+ * not touch. The handlers report into the record; assertions are the main thread's. */
+#ifndef HF_TESTS_JOBS_H
+#define HF_TESTS_JOBS_H
+
+#include <pthread.h>
+
+#include "holdfast.h"
+#include "tests/support.h"
+
+struct hf_test_kind {
+    enum hf__database database;
+    hf_strategy strategy;
+};
+/* Every strategy of every database. */
+extern const struct hf_test_kind hf_test_kinds[];
+extern const size_t hf_test_n_kinds;
+
+struct hf_test_run {
+    int64_t id, attempt, begin_us, end_us; /* end_us 0: it still runs */
+};
+
+struct hf_test_jobs {
+    struct hf_test_kind kind;
+    const char *url, *name;
+    hf_table *table;
+    char *log;       /* everything that the runtimes logged, a line each; guarded by lock */
+    pthread_mutex_t lock;
+    struct hf_test_run *runs;
+    size_t n_runs;
+};
+
+/* Makes the table: id, payload, attempt, retry_after, last_error; locked_until (lease_seconds), or an advisory lock on the id. */
+void hf_test_jobs_open(struct hf_test_jobs *jobs, struct hf_test_kind kind, int lease_seconds);
+void hf_test_jobs_close(struct hf_test_jobs *jobs);
+/* A runtime that logs into jobs->log. options may be NULL. */
+hf_runtime *hf_test_jobs_runtime(struct hf_test_jobs *jobs, const hf_runtime_options *options);
+/* n rows with ids 1 to n (on an empty table), payload "job ID". */
+void hf_test_jobs_add(struct hf_test_jobs *jobs, hf_runtime *runtime, size_t n);
+int64_t hf_test_jobs_count(struct hf_test_jobs *jobs, const char *where);
+
+/* For handlers: notes that a delivery begins, and that it ends. */
+size_t hf_test_run_begin(struct hf_test_jobs *jobs, const hf_delivery *delivery);
+void hf_test_run_end(struct hf_test_jobs *jobs, size_t run);
+
+/* After the runs: no two runs of one row overlap. */
+void hf_test_no_overlap(struct hf_test_jobs *jobs);
+size_t hf_test_runs_of(struct hf_test_jobs *jobs, int64_t id);
+size_t hf_test_n_runs(struct hf_test_jobs *jobs);
+/* The value of a number of hf_stats; fails when there is none. */
+double hf_test_stat(hf_runtime *runtime, const char *name);
+bool hf_test_logged(struct hf_test_jobs *jobs, const char *text);
+void hf_test_sleep_ms(int64_t ms);
+
+#endif
