@@ -26,12 +26,12 @@ struct hf__my_plan {
 struct hf__my {
     struct hf__conn base; /* first: the pool holds a pointer to it */
     MYSQL *mysql;
-    struct hf__url *url;     /* our copy, for the connection that stops a statement; NULL when borrowed */
+    struct hf__url *url; /* our copy, for the connection that stops a statement; NULL when borrowed */
     bool tls;
-    bool rolled_back;        /* the server has undone the transaction that it still calls open */
-    unsigned long id;        /* the server's name for this session */
-    char *instance;          /* the server's name for itself; NULL: not known, and no statement of ours can be stopped on it */
-    uint64_t max_packet;     /* max_allowed_packet of the session; 0: not known */
+    bool rolled_back;    /* the server has undone the transaction that it still calls open */
+    unsigned long id;    /* the server's name for this session */
+    char *instance;      /* the server's name for itself; NULL: not known, and no statement of ours can be stopped on it */
+    uint64_t max_packet; /* max_allowed_packet of the session; 0: not known */
     int64_t idle_limit_ms;
     struct hf__my_plan *plans; /* prepared statements, by serial */
     size_t n_plans, plans_capacity;
@@ -50,7 +50,7 @@ struct hf__my_step;
 struct hf__my_call {
     int (*start)(struct hf__my_step *step); /* each of these two: 0, or the events that the call waits for */
     int (*cont)(struct hf__my_step *step, int ready);
-    void (*block)(struct hf__my_step *step);
+    void (*block)(struct hf__my_step *step); /* NULL for what is never done to a borrowed handle */
     bool (*failed)(const struct hf__my_step *step);
 };
 struct hf__my_step {

@@ -99,9 +99,9 @@ static hf_status read_relation(const struct question *question, struct hf__rows 
 
 /* ---- columns ---- */
 
-#define COLUMNS_SQL                                                                                                       \
-    "SELECT TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, CHARACTER_MAXIMUM_LENGTH, CHARACTER_OCTET_LENGTH, "          \
-    "DATETIME_PRECISION, IS_NULLABLE, COLUMN_DEFAULT, EXTRA FROM information_schema.COLUMNS "                             \
+#define COLUMNS_SQL                                                                                              \
+    "SELECT TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, CHARACTER_MAXIMUM_LENGTH, CHARACTER_OCTET_LENGTH, " \
+    "DATETIME_PRECISION, IS_NULLABLE, COLUMN_DEFAULT, EXTRA FROM information_schema.COLUMNS "                    \
     "WHERE TABLE_SCHEMA = COALESCE(?, DATABASE()) AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION"
 
 static const struct {
@@ -109,13 +109,13 @@ static const struct {
     enum hf__column_kind kind;
     unsigned bits;
 } types[] = {
-    {"tinyint", HF__COLUMN_INTEGER, 8},   {"smallint", HF__COLUMN_INTEGER, 16}, {"mediumint", HF__COLUMN_INTEGER, 24},
-    {"int", HF__COLUMN_INTEGER, 32},      {"bigint", HF__COLUMN_INTEGER, 64},   {"char", HF__COLUMN_TEXT, 0},
-    {"varchar", HF__COLUMN_TEXT, 0},      {"tinytext", HF__COLUMN_TEXT, 0},     {"text", HF__COLUMN_TEXT, 0},
-    {"mediumtext", HF__COLUMN_TEXT, 0},   {"longtext", HF__COLUMN_TEXT, 0},     {"enum", HF__COLUMN_TEXT, 0},
-    {"binary", HF__COLUMN_BYTES, 0},      {"varbinary", HF__COLUMN_BYTES, 0},   {"tinyblob", HF__COLUMN_BYTES, 0},
-    {"blob", HF__COLUMN_BYTES, 0},        {"mediumblob", HF__COLUMN_BYTES, 0},  {"longblob", HF__COLUMN_BYTES, 0},
-    {"datetime", HF__COLUMN_TIME, 0},     {"timestamp", HF__COLUMN_TIME_ZONED, 0}, {"uuid", HF__COLUMN_UUID, 0},
+    {"tinyint", HF__COLUMN_INTEGER, 8}, {"smallint", HF__COLUMN_INTEGER, 16},    {"mediumint", HF__COLUMN_INTEGER, 24},
+    {"int", HF__COLUMN_INTEGER, 32},    {"bigint", HF__COLUMN_INTEGER, 64},      {"char", HF__COLUMN_TEXT, 0},
+    {"varchar", HF__COLUMN_TEXT, 0},    {"tinytext", HF__COLUMN_TEXT, 0},        {"text", HF__COLUMN_TEXT, 0},
+    {"mediumtext", HF__COLUMN_TEXT, 0}, {"longtext", HF__COLUMN_TEXT, 0},        {"enum", HF__COLUMN_TEXT, 0},
+    {"binary", HF__COLUMN_BYTES, 0},    {"varbinary", HF__COLUMN_BYTES, 0},      {"tinyblob", HF__COLUMN_BYTES, 0},
+    {"blob", HF__COLUMN_BYTES, 0},      {"mediumblob", HF__COLUMN_BYTES, 0},     {"longblob", HF__COLUMN_BYTES, 0},
+    {"datetime", HF__COLUMN_TIME, 0},   {"timestamp", HF__COLUMN_TIME_ZONED, 0}, {"uuid", HF__COLUMN_UUID, 0},
     {"json", HF__COLUMN_JSON, 0},
 };
 
@@ -167,8 +167,7 @@ static hf_status read_columns(const struct question *question, struct hf__rows *
         return hf__fail_memory(err);
     }
     for (size_t i = 0; i < rows->count; i++) {
-        if (strcmp(text_of(rows, i, 0), question->table) == 0 &&
-            !read_column(question, rows, i, &out->columns[out->n_columns++])) {
+        if (strcmp(text_of(rows, i, 0), question->table) == 0 && !read_column(question, rows, i, &out->columns[out->n_columns++])) {
             return hf__fail_memory(err);
         }
     }
@@ -177,9 +176,9 @@ static hf_status read_columns(const struct question *question, struct hf__rows *
 
 /* ---- indexes ---- */
 
-#define INDEXES_SQL(usable)                                                                                                    \
-    "SELECT TABLE_NAME, INDEX_NAME, NON_UNIQUE, COLUMN_NAME, SUB_PART, COLLATION, INDEX_TYPE, " usable                         \
-    " FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = COALESCE(?, DATABASE()) AND TABLE_NAME = ? "                     \
+#define INDEXES_SQL(usable)                                                                                \
+    "SELECT TABLE_NAME, INDEX_NAME, NON_UNIQUE, COLUMN_NAME, SUB_PART, COLLATION, INDEX_TYPE, " usable     \
+    " FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = COALESCE(?, DATABASE()) AND TABLE_NAME = ? " \
     "AND COMMENT NOT LIKE 'disabled%' ORDER BY INDEX_NAME, SEQ_IN_INDEX"
 
 static const char *indexes_sql(const struct hf__server *server)
@@ -206,12 +205,16 @@ static bool begin_index(const struct hf__rows *rows, size_t row, struct hf__rela
     return index->columns != NULL && copy_text(&index->name, text_of(rows, row, 1));
 }
 
+static bool is_named(const struct hf__index *index, const char *name)
+{
+    return index->name != NULL && strcmp(index->name, name) == 0;
+}
+
 static bool add_part(const struct hf__rows *rows, size_t row, struct hf__relation *out)
 {
-    if (out->n_indexes == 0 || strcmp(out->indexes[out->n_indexes - 1].name, text_of(rows, row, 1)) != 0) {
-        if (!begin_index(rows, row, out)) {
-            return false;
-        }
+    bool more = out->n_indexes > 0 && is_named(&out->indexes[out->n_indexes - 1], text_of(rows, row, 1));
+    if (!more && !begin_index(rows, row, out)) {
+        return false;
     }
     struct hf__index *index = &out->indexes[out->n_indexes - 1];
     index->plain = index->plain && is_plain_part(rows, row);

@@ -88,8 +88,7 @@ static bool set_options(MYSQL *mysql, const struct hf__url *url, const char *pro
     const unsigned protocol = uses_socket(url) ? MYSQL_PROTOCOL_SOCKET : MYSQL_PROTOCOL_TCP;
     return mysql_options(mysql, MYSQL_OPT_NONBLOCK, &stack) == 0 && mysql_options(mysql, MYSQL_OPT_RECONNECT, &off) == 0 &&
            mysql_options(mysql, MYSQL_OPT_LOCAL_INFILE, &no) == 0 && mysql_options(mysql, MYSQL_OPT_PROTOCOL, &protocol) == 0 &&
-           mysql_options(mysql, MYSQL_OPT_CONNECT_TIMEOUT, &limit) == 0 &&
-           mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4") == 0 &&
+           mysql_options(mysql, MYSQL_OPT_CONNECT_TIMEOUT, &limit) == 0 && mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4") == 0 &&
            (program == NULL || *program == '\0' || mysql_options4(mysql, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", program) == 0) &&
            set_tls(mysql, url);
 }

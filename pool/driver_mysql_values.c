@@ -46,7 +46,7 @@ static void bind_string(MYSQL_BIND *bind, struct slot *slot, const struct hf__va
     static char nothing[] = "";
     bool text = value->type == HF__TEXT || hf__utf8_valid(value->s.data, value->s.len);
     bind->buffer_type = text ? MYSQL_TYPE_STRING : MYSQL_TYPE_BLOB;
-    bind->buffer = value->s.len > 0 ? (void *)(uintptr_t)value->s.data : nothing; /* it is only read */
+    bind->buffer = value->s.len > 0 ? (void *)value->s.data : nothing; /* it is only read */
     slot->len = (unsigned long)value->s.len;
     bind->buffer_length = slot->len;
     bind->length = &slot->len;

@@ -20,23 +20,23 @@
 /* ---- the calls ---- */
 
 /* One call of libmariadb: its two non-blocking parts, its blocking form, and what it returns when it fails. */
-#define CALL(name, function, member, failure, object, ...)     \
-    static int name##_start(struct hf__my_step *step)          \
-    {                                                          \
-        return function##_start(&step->member, __VA_ARGS__);   \
-    }                                                          \
+#define CALL(name, function, member, failure, object, ...)      \
+    static int name##_start(struct hf__my_step *step)           \
+    {                                                           \
+        return function##_start(&step->member, __VA_ARGS__);    \
+    }                                                           \
     static int name##_cont(struct hf__my_step *step, int ready) \
-    {                                                          \
-        return function##_cont(&step->member, object, ready);  \
-    }                                                          \
-    static void name##_block(struct hf__my_step *step)         \
-    {                                                          \
-        step->member = function(__VA_ARGS__);                  \
-    }                                                          \
-    static bool name##_failed(const struct hf__my_step *step)  \
-    {                                                          \
-        return failure;                                        \
-    }                                                          \
+    {                                                           \
+        return function##_cont(&step->member, object, ready);   \
+    }                                                           \
+    static void name##_block(struct hf__my_step *step)          \
+    {                                                           \
+        step->member = function(__VA_ARGS__);                   \
+    }                                                           \
+    static bool name##_failed(const struct hf__my_step *step)   \
+    {                                                           \
+        return failure;                                         \
+    }                                                           \
     const struct hf__my_call hf__my_call_##name = {name##_start, name##_cont, name##_block, name##_failed}
 
 CALL(query, mysql_real_query, code, step->code != 0, step->mysql, step->mysql, step->text, step->len);
@@ -171,7 +171,7 @@ static void unblock(MYSQL *mysql)
 bool hf__my_drive(struct hf__my *self, struct hf__my_step *step, struct hf__deadline deadline)
 {
     step->mysql = self->mysql;
-    if (self->base.borrowed) {
+    if (self->base.borrowed && step->call->block != NULL) {
         step->call->block(step);
         return true;
     }
@@ -226,8 +226,10 @@ static hf_status out_of_time(struct hf__my *self, bool sent, hf_error *err)
     if (kill_session(self)) {
         return hf__fail(err, HF_TIMEOUT, "the time limit passed before the server answered; session %lu was killed", self->id);
     }
-    return hf__fail(err, HF_TIMEOUT, "the time limit passed before the server answered; the connection is closed, but the server "
-                                     "could not be told to stop session %lu", self->id);
+    return hf__fail(err, HF_TIMEOUT,
+                    "the time limit passed before the server answered; the connection is closed, but the server "
+                    "could not be told to stop session %lu",
+                    self->id);
 }
 
 /* ---- classes of errors ---- */
@@ -261,7 +263,7 @@ static const struct hf__my_class classes[] = {
     {ER_NORMAL_SHUTDOWN, HF_TRANSIENT, true, false},
     {ER_SHUTDOWN_COMPLETE, HF_TRANSIENT, true, false},
     {MYSQL_SERVER_OFFLINE, HF_TRANSIENT, true, false},
-    {ER_UNKNOWN_COM_ERROR, HF_TRANSIENT, true, false}, /* Galera: a node that is not ready */
+    {ER_UNKNOWN_COM_ERROR, HF_TRANSIENT, true, false},         /* Galera: a node that is not ready */
     {ER_OPTION_PREVENTS_STATEMENT, HF_TRANSIENT, true, false}, /* read_only, super_read_only */
     {ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION, HF_TRANSIENT, true, false},
     {ER_READ_ONLY_MODE, HF_TRANSIENT, true, false},

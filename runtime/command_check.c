@@ -129,7 +129,7 @@ static int run(hf_runtime *runtime, const hf_table *table, void *ctx)
 int hf__command_check(int argc, char **argv)
 {
     static const struct argp_option options[] = {
-        {"workers", KEY_WORKERS, "N", 0, "The cost for N workers (default 4)", 0},
+        {"workers", KEY_WORKERS, "N", 0, "The cost for N workers (default 4)", 2},
         {"pool", KEY_POOL, "N", 0, "Is a pool of N connections large enough?", 0},
         {"json", KEY_JSON, NULL, 0, "Print one JSON object", 0},
         {0},

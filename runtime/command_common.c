@@ -90,10 +90,10 @@ void hf__command_logf(hf_log_level level, const char *format, ...)
 /* ---- the target ---- */
 
 static const struct argp_option target_options[] = {
-    {"db", HF__KEY_DB, "URL", 0, "The database: postgresql://..., mysql://..., mariadb://... or sqlite:PATH", -2},
+    {"db", HF__KEY_DB, "URL", 0, "The database: postgresql://..., mysql://..., mariadb://... or sqlite:PATH", 1},
     {"db-file", HF__KEY_DB_FILE, "FILE", 0,
-     "The database's URL is the first line of FILE. Without --db and --db-file it is read from the environment: HOLDFAST_URL", -2},
-    {"table", HF__KEY_TABLE, "FILE", 0, "The table description (JSON)", -2},
+     "The database's URL is the first line of FILE. Without --db and --db-file it is read from the environment: HOLDFAST_URL", 0},
+    {"table", HF__KEY_TABLE, "FILE", 0, "The table description (JSON)", 0},
     {0},
 };
 

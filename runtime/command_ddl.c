@@ -57,7 +57,7 @@ static int run(hf_runtime *runtime, const hf_table *table, void *ctx)
 int hf__command_ddl(int argc, char **argv)
 {
     static const struct argp_option options[] = {
-        {"apply", KEY_APPLY, NULL, 0, "Run the statements instead of printing them", 0},
+        {"apply", KEY_APPLY, NULL, 0, "Run the statements instead of printing them", 2},
         {0},
     };
     static const struct argp_child children[] = {{&hf__target_argp, 0, NULL, 0}, {0}};

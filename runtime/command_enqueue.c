@@ -195,7 +195,7 @@ static void free_enqueue(struct enqueue *enqueue)
 int hf__command_enqueue(int argc, char **argv)
 {
     static const struct argp_option options[] = {
-        {"payload", KEY_PAYLOAD, "TEXT", 0, "What the job's handler reads", 0},
+        {"payload", KEY_PAYLOAD, "TEXT", 0, "What the job's handler reads", 2},
         {"payload-file", KEY_PAYLOAD_FILE, "FILE", 0, "The same from a file, byte by byte", 0},
         {"set", KEY_SET, "COLUMN=VALUE", 0, "A further column of the row; may be repeated", 0},
         {"group", KEY_GROUP, "GROUP", 0, "The job's group", 0},

@@ -84,7 +84,7 @@ static int run(hf_runtime *runtime, const hf_table *table, void *ctx)
 int hf__command_stats(int argc, char **argv)
 {
     static const struct argp_option options[] = {
-        {"json", KEY_JSON, NULL, 0, "Print one JSON object; what cannot be known from outside is null", 0},
+        {"json", KEY_JSON, NULL, 0, "Print one JSON object; what cannot be known from outside is null", 2},
         {0},
     };
     static const struct argp_child children[] = {{&hf__target_argp, 0, NULL, 0}, {0}};

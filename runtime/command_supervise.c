@@ -29,6 +29,7 @@ struct supervisor {
     hf_runtime *runtime;
     int64_t drain_ms;
     int signal_fd;
+    bool signalled;
     int stopping_fd; /* readable once a stop has begun */
     struct helper empty, stop;
     hf_status stop_status; /* the stop helper's, read after it is joined */
@@ -113,6 +114,7 @@ static void read_signal(struct supervisor *supervisor)
         return;
     }
     const char *name = sigabbrev_np((int)info.ssi_signo);
+    supervisor->signalled = true;
     if (!readable(supervisor->stopping_fd, 0)) {
         hf__command_logf(HF_LOG_INFO, "SIG%s: no more claims; commands have %g s to end", name ? name : "?",
                          (double)supervisor->drain_ms / 1000);
@@ -166,7 +168,9 @@ static int supervise(const struct hf__work *work, struct supervisor *supervisor)
     if (supervisor->stop_status != HF_OK) {
         return hf__command_fail(&supervisor->stop_error);
     }
-    log_report(supervisor);
+    if (supervisor->signalled) {
+        log_report(supervisor);
+    }
     return HF__EXIT_DONE;
 }
 

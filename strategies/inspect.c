@@ -174,7 +174,7 @@ static hf_status check_role(struct inspection *in, enum hf__role role)
 static hf_status check_token(struct inspection *in)
 {
     const struct hf__column *column = column_of(in, HF__ROLE_LOCKED_UNTIL);
-    if (!column || column->precision >= 3 || hf__table_has(in->table, HF__ROLE_ATTEMPT)) return HF_OK;
+    if (!column || column->kind == HF__COLUMN_TEXT || column->precision >= 3 || hf__table_has(in->table, HF__ROLE_ATTEMPT)) return HF_OK;
     return FAULT(in, HF_INVALID,
                  "table %s: \"locked_until\" column \"%s\" keeps %u digits of a second and the table has no \"attempt\", so two claims of a row could not be"
                  " told apart; give it three digits or more, or add an attempt column",

@@ -29,10 +29,11 @@ int64_t hf__round_up(int64_t us, int64_t unit_us)
     return over > 0 ? us + unit_us - over : us - over;
 }
 
+/* Times kept as text (SQLite) have the six digits that we write. */
 static int64_t unit_of(const struct hf__column *column)
 {
     int64_t unit = 1;
-    if (!column) return 1;
+    if (!column || column->kind == HF__COLUMN_TEXT) return 1;
     for (unsigned digits = column->precision; digits < 6; digits++) unit *= 10;
     return unit;
 }

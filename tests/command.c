@@ -65,17 +65,10 @@ static const char *special(const char *strategy)
     return " }";
 }
 
-/* A SQLite file is made by whoever asks for it in so many words. */
-static const char *database_url(enum hf__database database)
-{
-    const char *url = hf_test_url(database);
-    return database == HF__SQLITE && !strchr(url, '?') ? hf_test_format("%s?create=1", url) : url;
-}
-
 struct hf_test_place hf_test_place(enum hf__database database, const char *strategy)
 {
     struct hf_test_place place = {
-        .database = database, .url = database_url(database), .table = hf_test_scratch("jobs"), .strategy = strategy, .dir = scratch_dir()};
+        .database = database, .url = hf_test_url(database), .table = hf_test_scratch("jobs"), .strategy = strategy, .dir = scratch_dir()};
     const char *json = hf_test_format("{ \"table\": \"%s\", \"columns\": { \"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\", "
                                       "\"retry_after\": \"retry_after\", \"last_error\": \"last_error\"%s }",
                                       place.table, special(strategy));

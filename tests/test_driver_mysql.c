@@ -367,11 +367,13 @@ static void check_settings(struct hf__conn *conn)
     CU_ASSERT_STRING_EQUAL(query_text(conn, "SELECT @@session.sql_mode"),
                            "STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION");
     CU_ASSERT_EQUAL(query_int(conn, "SELECT @@character_set_client = 'utf8mb4' AND @@character_set_connection = 'utf8mb4' "
-                                    "AND @@character_set_results = 'utf8mb4'"), 1);
+                                    "AND @@character_set_results = 'utf8mb4'"),
+                    1);
     CU_ASSERT_EQUAL(query_int(conn, "SELECT @@session.autocommit"), 1);
     CU_ASSERT_EQUAL(query_int(conn, "SELECT @@session.wait_timeout"), 3601);
     CU_ASSERT_EQUAL(query_int(conn, "SELECT @@session.idle_transaction_timeout + @@session.idle_write_transaction_timeout"
-                                    " + @@session.idle_readonly_transaction_timeout"), 0);
+                                    " + @@session.idle_readonly_transaction_timeout"),
+                    0);
     CU_ASSERT_STRING_EQUAL(query_text(conn, "SELECT DATABASE()"), "holdfast");
     CU_ASSERT_EQUAL(query_int(conn, "SELECT ABS(TIMESTAMPDIFF(SECOND, NOW(), UTC_TIMESTAMP())) < 2"), 1);
 }
@@ -549,7 +551,8 @@ static void *run_victim(void *arg)
 
 static bool waits_for_lock(void *id)
 {
-    static const char sql[] = "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT' AND trx_mysql_thread_id = %lu";
+    static const char sql[] =
+        "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT' AND trx_mysql_thread_id = %lu";
     return hf_test_query_int(hf_test_mysql_admin_url(), hf_test_format(sql, *(unsigned long *)id)) == 1;
 }
 

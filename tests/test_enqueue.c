@@ -28,17 +28,10 @@ struct place {
     hf_runtime *runtime;
 };
 
-/* A SQLite file is made by whoever asks for it in so many words. */
-static const char *database_url(enum hf__database database)
-{
-    const char *url = hf_test_url(database);
-    return database == HF__SQLITE && !strchr(url, '?') ? hf_test_format("%s?create=1", url) : url;
-}
-
 static struct place open_place(enum hf__database database)
 {
     hf_error err = {0};
-    struct place place = {.database = database, .url = database_url(database), .name = hf_test_scratch("enqueue")};
+    struct place place = {.database = database, .url = hf_test_url(database), .name = hf_test_scratch("enqueue")};
     const char *json =
         hf_test_format("{ \"table\": \"%s\", \"columns\": { \"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\", \"retry_after\": "
                        "\"retry_after\", \"last_error\": \"last_error\", \"locked_until\": \"locked_until\" } }",
