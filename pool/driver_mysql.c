@@ -164,6 +164,8 @@ static void close_in_child(struct hf__my *self)
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null >= 0 && (fd < 0 || dup2(null, fd) == fd)) {
         mysql_close(self->mysql);
+    } else {
+        self->n_plans = 0; /* nothing may be closed: it is left behind */
     }
     if (null >= 0) {
         (void)close(null);

@@ -19,7 +19,7 @@ static const char *description(const struct hf_test_jobs *jobs, int lease_second
         lease = ", \"locked_until\": \"locked_until\"";
         key = hf_test_format(", \"lease_seconds\": %d", lease_seconds);
     } else if (jobs->kind.strategy == HF_ADVISORY_LOCK) {
-        key = hf_test_format(", \"advisory_lock\": \"%s-{id}\"", jobs->name);
+        key = hf_test_format(", \"advisory_lock\": \"%s-{%s}\"", jobs->name, jobs->n_keys ? "account" : "id");
     }
     return hf_test_format("{ \"table\": \"%s\", \"columns\": { \"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\", "
                           "\"retry_after\": \"retry_after\", \"last_error\": \"last_error\"%s }%s }",
@@ -28,16 +28,22 @@ static const char *description(const struct hf_test_jobs *jobs, int lease_second
 
 void hf_test_jobs_open(struct hf_test_jobs *jobs, struct hf_test_kind kind, int lease_seconds)
 {
+    hf_test_jobs_open_keys(jobs, kind, lease_seconds, 0);
+}
+
+void hf_test_jobs_open_keys(struct hf_test_jobs *jobs, struct hf_test_kind kind, int lease_seconds, size_t n_keys)
+{
     hf_error err = { .status = HF_OK };
     const char *url = hf_test_url(kind.database);
     memset(jobs, 0, sizeof *jobs);
     pthread_mutex_init(&jobs->lock, NULL);
     jobs->kind = kind;
+    jobs->n_keys = kind.strategy == HF_ADVISORY_LOCK ? n_keys : 0;
     /* A SQLite file is made by whoever asks for it in so many words. */
     jobs->url = kind.database == HF__SQLITE && !strchr(url, '?') ? hf_test_format("%s?create=1", url) : url;
     jobs->name = hf_test_scratch("jobs");
-    const char *json = description(jobs, lease_seconds);
-    HF_TEST_OK(hf_table_parse(json, strlen(json), &jobs->table, &err), &err);
+    jobs->json = description(jobs, lease_seconds);
+    HF_TEST_OK(hf_table_parse(jobs->json, strlen(jobs->json), &jobs->table, &err), &err);
     hf_runtime *runtime = hf_test_jobs_runtime(jobs, NULL);
     HF_TEST_OK(hf_table_create(runtime, jobs->table, &err), &err);
     HF_TEST_OK(hf_runtime_close(runtime), NULL);
@@ -84,14 +90,22 @@ void hf_test_jobs_add(struct hf_test_jobs *jobs, hf_runtime *runtime, size_t n)
 {
     hf_error err = { .status = HF_OK };
     hf_job *list = calloc(n, sizeof *list);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(list);
+    hf_field *account = calloc(n, sizeof *account);
+    CU_ASSERT_FATAL(list && account);
     for (size_t i = 0; i < n; i++) {
         const char *payload = hf_test_format("job %zu", i + 1);
         list[i] = (hf_job)HF_JOB_INIT;
         list[i].payload = payload;
         list[i].payload_len = strlen(payload);
+        if (jobs->n_keys == 0)
+            continue;
+        const char *key = hf_test_format("%zu", i % jobs->n_keys);
+        account[i] = (hf_field){ "account", key, strlen(key) };
+        list[i].fields = &account[i];
+        list[i].n_fields = 1;
     }
     HF_TEST_OK(hf_enqueue(runtime, jobs->table, list, n, NULL, &err), &err);
+    free(account);
     free(list);
 }
 

@@ -22,8 +22,9 @@ struct hf_test_run {
 
 struct hf_test_jobs {
     struct hf_test_kind kind;
-    const char *url, *name;
+    const char *url, *name, *json; /* the description's text */
     hf_table *table;
+    size_t n_keys; /* advisory lock: so many keys share the rows; 0: each row has its own */
     char *log;       /* everything that the runtimes logged, a line each; guarded by lock */
     pthread_mutex_t lock;
     struct hf_test_run *runs;
@@ -32,6 +33,8 @@ struct hf_test_jobs {
 
 /* Makes the table: id, payload, attempt, retry_after, last_error; locked_until (lease_seconds), or an advisory lock on the id. */
 void hf_test_jobs_open(struct hf_test_jobs *jobs, struct hf_test_kind kind, int lease_seconds);
+/* The same, and under advisory lock the rows have one of n_keys keys, in turn. */
+void hf_test_jobs_open_keys(struct hf_test_jobs *jobs, struct hf_test_kind kind, int lease_seconds, size_t n_keys);
 void hf_test_jobs_close(struct hf_test_jobs *jobs);
 /* A runtime that logs into jobs->log. options may be NULL. */
 hf_runtime *hf_test_jobs_runtime(struct hf_test_jobs *jobs, const hf_runtime_options *options);

@@ -381,14 +381,18 @@ static hf_status fake_run(struct hf__conn *conn, const struct hf__statement *sta
 
 static const struct hf__driver fake_driver = {.size = sizeof fake_driver, .name = "fake", .run = fake_run};
 
-static struct fake new_fake(enum hf__database database)
+/* Calls count from 0; NO_CALL: none of them. */
+enum { NO_CALL = -1 };
+
+static struct fake new_fake(enum hf__database database, int quick_call, int failing_call, struct hf__value answer)
 {
     struct fake fake = {
         .conn = {.driver = &fake_driver, .server = {.database = database, .text = "Fake 1.0"}, .owner = getpid()},
         .base_ns = hf__monotonic_ns(),
         .base_us = YEAR_2020_US,
-        .failing_call = -1,
-        .answer = hf__null(),
+        .quick_call = quick_call,
+        .failing_call = failing_call,
+        .answer = answer,
     };
     return fake;
 }
@@ -396,9 +400,8 @@ static struct fake new_fake(enum hf__database database)
 static void check_measures(enum hf__database database, const char *sql, int quick_call)
 {
     struct hf__clock *clock = new_clock();
-    struct fake fake = new_fake(database);
+    struct fake fake = new_fake(database, quick_call, NO_CALL, hf__null());
     hf_error err;
-    fake.quick_call = quick_call;
     HF_TEST_OK(hf__clock_measure(clock, &fake.conn, hf__after_ms(10000), &err), &err);
     check_between(fake.calls, 3, 5, "round trips");
     CU_ASSERT_STRING_EQUAL(fake.sql, sql);
@@ -423,7 +426,7 @@ static void measures(void)
 static void sqlite_takes_the_wall_clock(void)
 {
     struct hf__clock *clock = new_clock();
-    struct fake fake = new_fake(HF__SQLITE);
+    struct fake fake = new_fake(HF__SQLITE, 0, NO_CALL, hf__null());
     hf_error err;
     HF_TEST_OK(hf__clock_measure(clock, &fake.conn, hf__never(), &err), &err);
     CU_ASSERT_EQUAL(fake.calls, 0);
@@ -440,9 +443,8 @@ static void failed_measurements(void)
 {
     for (int call = 0; call < 3; call++) {
         struct hf__clock *clock = new_clock();
-        struct fake fake = new_fake(HF__POSTGRES);
+        struct fake fake = new_fake(HF__POSTGRES, 0, call, hf__null());
         hf_error err;
-        fake.failing_call = call;
         HF_TEST_STATUS(hf__clock_measure(clock, &fake.conn, hf__never(), &err), HF_LOST, &err);
         CU_ASSERT_TRUE(hf__clock_due(clock));
         CU_ASSERT_TRUE(hf__clock_now_us(clock) > YEAR_2020_US + INT64_C(86400000000)); /* the wall clock still */
@@ -450,20 +452,30 @@ static void failed_measurements(void)
     }
 }
 
-static void answers_that_are_no_time(void)
+static void check_no_time(struct hf__value answer)
 {
     struct hf__clock *clock = new_clock();
-    struct fake fake = new_fake(HF__MYSQL);
+    struct fake fake = new_fake(HF__MYSQL, 0, NO_CALL, answer);
     hf_error err = {.message = ""};
-    fake.answer = hf__text("noon");
     HF_TEST_STATUS(hf__clock_measure(clock, &fake.conn, hf__never(), &err), HF_DATABASE, &err);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "Fake 1.0"));
     CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "UTC_TIMESTAMP(6)"));
-    CU_ASSERT_TRUE(hf__clock_due(clock));
-    fake.answer = hf__int(3);
     CU_ASSERT_EQUAL(hf__clock_measure(clock, &fake.conn, hf__never(), NULL), HF_DATABASE);
-    fake.calls = 0;
-    fake.answer = hf__text("2020-01-01 00:00:00.000000"); /* a time as text will do */
+    CU_ASSERT_TRUE(hf__clock_due(clock));
+    hf__clock_free(clock);
+}
+
+static void answers_that_are_no_time(void)
+{
+    check_no_time(hf__text("noon"));
+    check_no_time(hf__int(3));
+}
+
+static void time_as_text(void)
+{
+    struct hf__clock *clock = new_clock();
+    struct fake fake = new_fake(HF__MYSQL, 0, NO_CALL, hf__text("2020-01-01 00:00:00.000000"));
+    hf_error err;
     HF_TEST_OK(hf__clock_measure(clock, &fake.conn, hf__never(), &err), &err);
     check_between(hf__clock_now_us(clock), YEAR_2020_US, YEAR_2020_US + 60000000, "now");
     hf__clock_free(clock);
@@ -520,6 +532,7 @@ int main(int argc, char **argv)
         {"sqlite_takes_the_wall_clock", sqlite_takes_the_wall_clock},
         {"failed_measurements", failed_measurements},
         {"answers_that_are_no_time", answers_that_are_no_time},
+        {"time_as_text", time_as_text},
         {"real_servers", real_servers},
         CU_TEST_INFO_NULL,
     };

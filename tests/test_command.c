@@ -414,12 +414,12 @@ static void test_child_is_clean(void)
     struct hf_test_place place = hf_test_place(HF__POSTGRES, "row_lock");
     const char *seen = file_in(&place, "seen");
     enqueue(&place, "x");
-    hf_test_expect(work(&place, hf_test_format("exec >%s; ls /proc/$$/fd | tr '\\n' ' '; grep -E '^SigBlk' /proc/$$/status; "
+    hf_test_expect(work(&place, hf_test_format("exec >%s; ls /proc/$$/fd; grep -E '^SigBlk' /proc/$$/status; "
                                                "ps -o pgid= -p $$ | grep -qw $$ && echo own",
                                                seen)),
                    0);
     const char *text = hf_test_read_file(seen);
-    must_contain(text, "0 1 2 SigBlk:\t0000000000000000\n");
+    must_contain(text, "0\n1\n2\nSigBlk:\t0000000000000000\n");
     must_contain(text, "own\n");
 }
 

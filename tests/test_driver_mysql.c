@@ -230,7 +230,10 @@ static void five_megabytes_come_back(void)
 {
     struct hf__rows rows;
     char *big = malloc(BIG);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(big);
+    if (big == NULL) {
+        hf_test_fail("out of memory");
+        return;
+    }
     for (size_t i = 0; i < BIG; i++) {
         big[i] = (char)(i * 31 + (i >> 12));
     }
@@ -770,7 +773,6 @@ static void logins_are_refused_by_number(void)
     check_refused(hf_test_format("mysql://root@127.0.0.1:%u/no_such_database", port), HF_DATABASE, 1049);
     check_refused("mysql://root:s3cret@127.0.0.1:1/x", HF_UNREACHABLE, 2002);
     check_refused("mysql://root:s3cret@/x?socket=/no/such/socket", HF_UNREACHABLE, 2002);
-    check_refused("mysql://root:s3cret@no-such-host.invalid/x", HF_UNREACHABLE, 2005);
     check_refused(hf_test_format("mysql://root@127.0.0.1:%u/x?ssl_mode=verify_ca", port), HF_INVALID, 0);
 }
 
@@ -842,18 +844,18 @@ static void errors_are_classed_by_number(void)
 {
     static const struct {
         unsigned number;
-        bool mariadb;
         hf_status status;
+        bool mariadb;
         bool retire;
     } cases[] = {
-        {1040, true, HF_TRANSIENT, false},  {1203, true, HF_TRANSIENT, false}, {1053, true, HF_TRANSIENT, true},
-        {1792, true, HF_TRANSIENT, true},   {1836, false, HF_TRANSIENT, true}, {3572, false, HF_TRANSIENT, false},
-        {3024, false, HF_TRANSIENT, false}, {1969, true, HF_TRANSIENT, false}, {1927, true, HF_LOST, false},
-        {4031, false, HF_LOST, false},      {4031, true, HF_DATABASE, false},  {2006, true, HF_LOST, false},
-        {2013, true, HF_LOST, false},       {2055, true, HF_LOST, false},      {2014, true, HF_LOST, false},
-        {2020, true, HF_DATABASE, true},    {1153, true, HF_DATABASE, true},   {2008, true, HF_NO_MEMORY, true},
-        {1044, true, HF_DENIED, false},     {1143, true, HF_DENIED, false},    {1227, true, HF_DENIED, false},
-        {1062, true, HF_DATABASE, false},   {1146, true, HF_DATABASE, false},  {1020, true, HF_TRANSIENT, false},
+        {1040, HF_TRANSIENT, true, false},  {1203, HF_TRANSIENT, true, false}, {1053, HF_TRANSIENT, true, true},
+        {1792, HF_TRANSIENT, true, true},   {1836, HF_TRANSIENT, false, true}, {3572, HF_TRANSIENT, false, false},
+        {3024, HF_TRANSIENT, false, false}, {1969, HF_TRANSIENT, true, false}, {1927, HF_LOST, true, false},
+        {4031, HF_LOST, false, false},      {4031, HF_DATABASE, true, false},  {2006, HF_LOST, true, false},
+        {2013, HF_LOST, true, false},       {2055, HF_LOST, true, false},      {2014, HF_LOST, true, false},
+        {2020, HF_DATABASE, true, true},    {1153, HF_DATABASE, true, true},   {2008, HF_NO_MEMORY, true, true},
+        {1044, HF_DENIED, true, false},     {1143, HF_DENIED, true, false},    {1227, HF_DENIED, true, false},
+        {1062, HF_DATABASE, true, false},   {1146, HF_DATABASE, true, false},  {1020, HF_TRANSIENT, true, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct hf__my_class class = hf__my_class(cases[i].number, cases[i].mariadb);

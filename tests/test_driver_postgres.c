@@ -267,11 +267,12 @@ static void test_login_is_refused(void)
 
 static void test_login_too_many(void)
 {
-    hf_test_sql(hf_test_postgres_admin_url(), "ALTER ROLE holdfast CONNECTION LIMIT 0");
+    const char *role = hf_test_scratch("full");
+    hf_test_sql(hf_test_postgres_admin_url(), hf_test_format("CREATE ROLE %s LOGIN CONNECTION LIMIT 0", role));
     struct hf__conn *conn;
     hf_error err = {0};
-    hf_status status = try_open(hf_test_postgres_url(), 5000, &conn, &err);
-    hf_test_sql(hf_test_postgres_admin_url(), "ALTER ROLE holdfast CONNECTION LIMIT -1");
+    hf_status status = try_open(hf_test_format("postgresql://%s@127.0.0.1:%s/holdfast", role, own_port()), 5000, &conn, &err);
+    hf_test_sql(hf_test_postgres_admin_url(), hf_test_format("DROP ROLE %s", role));
     HF_TEST_STATUS(status, HF_TRANSIENT, &err);
     CU_ASSERT_STRING_EQUAL(err.sqlstate, "53300");
 }
@@ -809,6 +810,19 @@ static void test_terminated_backend(void)
     hf__conn_close(third);
 }
 
+/* The end of the stream never arrives: the server's last words alone tell. */
+static void test_last_words(void)
+{
+    static struct relay relay; /* its thread outlives a failing assertion */
+    relay_start(&relay);
+    struct hf__conn *conn = open_text(url_with(hf_test_format("127.0.0.1:%d", relay.port), NULL, NULL));
+    hf_test_sql(hf_test_postgres_admin_url(), terminating(conn));
+    CU_ASSERT_TRUE(hf_test_wait_until(seen_dead, conn, 2000));
+    pthread_join(relay.thread, NULL); /* it ends with the server's side */
+    hf__conn_close(conn);
+    relay_end(&relay);
+}
+
 static void test_idle_in_transaction_timeout(void)
 {
     struct hf__conn *conn = open_conn();
@@ -1284,6 +1298,7 @@ int main(int argc, char **argv)
         {"error classes", test_error_classes},
         {"deadlock", test_deadlock},
         {"terminated backend", test_terminated_backend},
+        {"last words", test_last_words},
         {"idle in transaction timeout", test_idle_in_transaction_timeout},
         {"alive amid notifications", test_alive_amid_notifications},
         {"prepared once", test_prepared_once},
