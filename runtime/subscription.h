@@ -50,7 +50,9 @@ struct hf__worker {
     pthread_t thread;
     bool started;               /* constant while threads run */
     struct hf__sleeper sleeper;
-    bool is_idle;               /* on the idle list */
+    bool is_idle;               /* lease: on the idle list */
+    bool called;                /* held: by a worker that found a row: claim at once */
+    bool in_burst;              /* held: its turn came because another had found a row */
     TAILQ_ENTRY(hf__worker) idle;
 };
 

@@ -1,8 +1,9 @@
 /* The held engine: row lock and advisory lock. Each worker claims, runs and settles one row at a time, on one connection that
  * stays with the row while its handler runs (SQLite advisory: the process holds the key, and no connection is held).
  *
- * Of the idle workers one, the scout, polls. When its claim finds a row it makes another idle worker the scout before it runs
- * its handler, so a burst of rows wakes all workers one claim after the other, and idle workers cost one query per interval.
+ * Of the idle workers one, the scout, polls. When its claim finds a row it makes another idle worker the scout, which claims at
+ * once, before it runs its handler; and a worker whose turn came in this way calls a second one. So a burst of rows wakes all
+ * workers in a few rounds, one row wakes one worker too many, and idle workers cost one query per interval.
  * Invariant: while a worker is on the idle list there is a scout, or that worker is about to become it. */
 #include <stdlib.h>
 
@@ -18,11 +19,17 @@ struct claim {
 
 /* ---- whose turn it is ---- */
 
-static bool scout_may_go(struct hf_subscription *subscription)
+/* Under the lock: may this idle worker claim now? */
+static bool may_go(struct hf__worker *worker)
 {
-    if (!subscription->woken && hf__monotonic_ns() < subscription->next_poll_ns)
+    struct hf_subscription *subscription = worker->subscription;
+    bool due = subscription->scout == worker && (subscription->woken || hf__monotonic_ns() >= subscription->next_poll_ns);
+    if (!due && !worker->called)
         return false;
-    subscription->woken = false;
+    worker->in_burst = worker->called || subscription->next_poll_ns == 0;
+    worker->called = false;
+    if (due)
+        subscription->woken = false;
     return true;
 }
 
@@ -36,14 +43,25 @@ static bool wait_for_turn(struct hf__worker *worker)
     while (!go && !subscription->stopping) {
         if (!subscription->scout)
             subscription->scout = worker;
-        bool scout = subscription->scout == worker;
-        go = scout && scout_may_go(subscription);
+        go = may_go(worker);
         if (!go)
-            (void)hf__sleep(&worker->sleeper, &subscription->lock, scout ? hf__at_ns(subscription->next_poll_ns) : hf__never());
+            (void)hf__sleep(&worker->sleeper, &subscription->lock,
+                            subscription->scout == worker ? hf__at_ns(subscription->next_poll_ns) : hf__never());
     }
     TAILQ_REMOVE(&subscription->idle, worker, idle);
     pthread_mutex_unlock(&subscription->lock);
     return go;
+}
+
+static void call_one(struct hf_subscription *subscription)
+{
+    struct hf__worker *other;
+    TAILQ_FOREACH(other, &subscription->idle, idle)
+        if (other != subscription->scout && !other->called) {
+            other->called = true;
+            hf__rouse(&other->sleeper);
+            return;
+        }
 }
 
 /* Under the lock, by a worker that found a row: where one is there may be more, so another claims at once. */
@@ -55,6 +73,8 @@ static void pass_scout(struct hf__worker *worker)
         subscription->scout = TAILQ_FIRST(&subscription->idle);
     if (subscription->scout)
         hf__rouse(&subscription->scout->sleeper);
+    if (worker->in_burst)
+        call_one(subscription);
 }
 
 static void found_nothing(struct hf__worker *worker)

@@ -38,13 +38,36 @@ static void free_entry(struct hf_test_entry *entry)
     free(entry->key);
 }
 
-static void add_line(struct hf_test_ledger *ledger, const char *path, const char *line)
+/* Splits the line into its words; false if it has not six of them. */
+static bool parse(char *line, char *event, struct hf_test_entry *entry)
+{
+    char *word[6];
+    char *rest = line;
+    for (size_t i = 0; i < 6; i++) {
+        word[i] = strtok_r(rest, " \n", &rest);
+        if (!word[i]) {
+            return false;
+        }
+    }
+    *event = *word[0];
+    *entry = (struct hf_test_entry){.id = strdup(word[1]),
+                                    .key = strdup(word[4]),
+                                    .attempt = strtoll(word[2], NULL, 10),
+                                    .begin_ns = strtoll(word[5], NULL, 10),
+                                    .end_ns = INT64_MAX,
+                                    .pid = (pid_t)strtol(word[3], NULL, 10)};
+    if (!entry->id || !entry->key) {
+        abort();
+    }
+    return true;
+}
+
+static void add_line(struct hf_test_ledger *ledger, const char *path, char *line)
 {
     char event;
-    struct hf_test_entry entry = {.end_ns = INT64_MAX};
-    if (sscanf(line, "%c %ms %ld %d %ms %ld", &event, &entry.id, &entry.attempt, &entry.pid, &entry.key, &entry.begin_ns) != 6) {
-        free_entry(&entry);
-        hf_test_fail("%s: this is no line of a ledger: %s", path, line);
+    struct hf_test_entry entry;
+    if (!parse(line, &event, &entry)) {
+        hf_test_fail("%s: a line of it is too short: %s", path, line);
         return;
     }
     if (event == 'B') {
@@ -52,13 +75,12 @@ static void add_line(struct hf_test_ledger *ledger, const char *path, const char
         return;
     }
     struct hf_test_entry *run = find_open(ledger, &entry);
-    if (run) {
+    if (!run) {
+        hf_test_fail("%s: row %s ends and never began", path, entry.id);
+    } else {
         run->end_ns = entry.begin_ns;
     }
     free_entry(&entry);
-    if (!run) {
-        hf_test_fail("%s: this run ends and never began: %s", path, line);
-    }
 }
 
 static int by_begin(const void *left, const void *right)

@@ -68,7 +68,7 @@ static void expect_timeout(struct hf__pool *pool, enum hf__purpose purpose, int6
     int64_t began = hf_test_now_ms();
     HF_TEST_STATUS(hf__pool_acquire(pool, purpose, hf__after_ms(ms), &checkout, &error), HF_TIMEOUT, &error);
     int64_t took = hf_test_now_ms() - began;
-    CU_ASSERT(took >= ms - 1 && took < ms + 5000);
+    CU_ASSERT(took >= ms - 1 && took < ms + LONG_MS);
     CU_ASSERT_PTR_NULL(checkout);
 }
 
@@ -338,7 +338,7 @@ static void test_connect_timeout(void)
     int64_t began = hf_test_now_ms();
     HF_TEST_STATUS(hf__pool_acquire(pool, HF__PURPOSE_CLAIM, hf__after_ms(LONG_MS), &checkout, &error), HF_TIMEOUT, &error);
     int64_t took = hf_test_now_ms() - began;
-    CU_ASSERT(took >= 49 && took < 5000);
+    CU_ASSERT(took >= 49 && took < LONG_MS);
     CU_ASSERT_EQUAL(look(pool)->connect_failures, 1);
     expect_timeout(pool, HF__PURPOSE_CLAIM, 20); /* cut by its own deadline: says nothing of the server */
     CU_ASSERT_EQUAL(look(pool)->connect_failures, 1);
@@ -433,6 +433,7 @@ static void test_recovers_from_a_restart(void)
 {
     atomic_int events[2] = {0, 0};
     struct hf__pool_options options = options_of(4);
+    options.idle_check_ms = 10 * LONG_MS;
     options.event = count_event;
     options.event_ctx = events;
     struct hf__pool *pool = open_with(&options);
@@ -610,25 +611,35 @@ static void test_idle_is_checked(void)
     close_pool(pool);
 }
 
-/* A caller in a hurry neither waits long for a check nor costs a good connection. */
+/* True if a caller whose deadline passes while the ping is under way got the connection all the same. */
+static bool hurried_caller_gets_it(struct hf__pool *pool)
+{
+    struct taker taker = {.pool = pool, .purpose = HF__PURPOSE_CLAIM, .timeout_ms = 1};
+    hf__pool_release(get(pool, HF__PURPOSE_CLAIM));
+    int64_t now = hf_test_now_ms();
+    CU_ASSERT(hf_test_wait_until(is_older_than_2_ms, &now, LONG_MS));
+    uint64_t opened = look(pool)->opened;
+    fake_gate_shut(FAKE_PING);
+    start(&taker);
+    wait_for_gate(FAKE_PING);
+    now = hf_test_now_ms();
+    CU_ASSERT(hf_test_wait_until(is_older_than_2_ms, &now, LONG_MS));
+    fake_gate_open(FAKE_PING);
+    join(&taker);
+    return taker.status == HF_OK && look(pool)->opened == opened;
+}
+
+/* A caller in a hurry does not cost a good connection. Its check gets a quarter of a second, which a busy machine may miss. */
 static void test_hurried_check(void)
 {
     struct hf__pool_options options = options_of(1);
     options.idle_check_ms = 1;
     struct hf__pool *pool = open_with(&options);
-    hf__pool_release(get(pool, HF__PURPOSE_CLAIM));
-    int64_t released = hf_test_now_ms();
-    CU_ASSERT(hf_test_wait_until(is_older_than_2_ms, &released, LONG_MS));
-    fake_gate_shut(FAKE_PING);
-    struct taker taker = {.pool = pool, .purpose = HF__PURPOSE_CLAIM, .timeout_ms = 1, .keeps = true};
-    start(&taker);
-    wait_for_gate(FAKE_PING);
-    CU_ASSERT(hf_test_wait_until(is_older_than_2_ms, &(int64_t){hf_test_now_ms()}, LONG_MS));
-    fake_gate_open(FAKE_PING);
-    join(&taker);
-    HF_TEST_OK(taker.status, &taker.error);
-    hf__pool_release(taker.checkout);
-    CU_ASSERT_EQUAL(look(pool)->opened, 1);
+    bool got = false;
+    for (int round = 0; round < 20 && !got; round++) {
+        got = hurried_caller_gets_it(pool);
+    }
+    CU_ASSERT(got);
     close_pool(pool);
 }
 
@@ -659,7 +670,7 @@ static void test_keeper_closes_idle(void)
 static void test_lifetime_has_jitter(void)
 {
     struct hf__pool_options options = options_of(8);
-    options.max_lifetime_ms = 300;
+    options.max_lifetime_ms = 1500;
     options.idle_close_ms = -1;
     struct hf__pool *pool = open_with(&options);
     int64_t soonest = INT64_MAX;
@@ -674,7 +685,7 @@ static void test_lifetime_has_jitter(void)
     }
     pthread_mutex_unlock(&pool->mutex);
     CU_ASSERT(latest - soonest > 1000000);
-    CU_ASSERT(soonest >= began + 240000000);
+    CU_ASSERT(soonest >= began + 1200000000);
     wait_for(has_open, pool, 0);
     CU_ASSERT(hf__monotonic_ns() >= latest);
     close_pool(pool);
@@ -763,11 +774,6 @@ static void test_pinned_and_silent(void)
     close_pool(pool);
 }
 
-static void *unpin(void *arg)
-{
-    return hf__checkout_unpin(arg) ? arg : NULL;
-}
-
 static bool is_done(void *arg)
 {
     return atomic_load((atomic_bool *)arg);
@@ -776,31 +782,41 @@ static bool is_done(void *arg)
 struct unpinner {
     struct hf__checkout *checkout;
     atomic_bool done;
+    bool alive;
 };
 
-static void *unpin_and_tell(void *arg)
+static void *unpin(void *arg)
 {
     struct unpinner *unpinner = arg;
-    void *alive = unpin(unpinner->checkout);
+    unpinner->alive = hf__checkout_unpin(unpinner->checkout);
     atomic_store(&unpinner->done, true);
-    return alive;
+    return NULL;
+}
+
+/* True if unpin came back only after the ping, which had its answer within its two seconds. */
+static bool unpin_waits(struct hf__pool *pool)
+{
+    struct unpinner unpinner = {.checkout = get(pool, HF__PURPOSE_ROW_LOCK)};
+    pthread_t thread;
+    fake_gate_shut(FAKE_PING);
+    hf__checkout_pin(unpinner.checkout, NULL, NULL);
+    wait_for_gate(FAKE_PING);
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, unpin, &unpinner), 0);
+    bool early = hf_test_wait_until(is_done, &unpinner.done, 30);
+    fake_gate_open(FAKE_PING);
+    CU_ASSERT_EQUAL_FATAL(pthread_join(thread, NULL), 0);
+    hf__pool_release(unpinner.checkout);
+    return !early && unpinner.alive;
 }
 
 static void test_unpin_waits_for_the_ping(void)
 {
     struct hf__pool *pool = open_keeping(1, 20);
-    struct unpinner unpinner = {.checkout = get(pool, HF__PURPOSE_ROW_LOCK)};
-    void *alive = NULL;
-    pthread_t thread;
-    fake_gate_shut(FAKE_PING);
-    hf__checkout_pin(unpinner.checkout, NULL, NULL);
-    wait_for_gate(FAKE_PING);
-    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, unpin_and_tell, &unpinner), 0);
-    CU_ASSERT_FALSE(hf_test_wait_until(is_done, &unpinner.done, 30));
-    fake_gate_open(FAKE_PING);
-    CU_ASSERT_EQUAL_FATAL(pthread_join(thread, &alive), 0);
-    CU_ASSERT_PTR_NOT_NULL(alive);
-    hf__pool_release(unpinner.checkout);
+    bool waits = false;
+    for (int round = 0; round < 5 && !waits; round++) {
+        waits = unpin_waits(pool);
+    }
+    CU_ASSERT(waits);
     close_pool(pool);
 }
 
@@ -818,6 +834,12 @@ static void test_pinning_all_the_time(void)
     CU_ASSERT_EQUAL(atomic_load(&loss.calls), 0);
     hf__pool_release(checkout);
     close_pool(pool);
+}
+
+static bool has_looked(void *arg)
+{
+    (void)arg;
+    return atomic_load(&fake_server.looks) >= 4 * 5;
 }
 
 static bool keeper_sleeps(void *arg)
@@ -841,10 +863,10 @@ static void test_keeper_sleeps(void)
     }
     CU_ASSERT_FALSE(keeper_sleeps(pool));
     int64_t began = hf_test_now_ms();
-    expect_timeout(pool, HF__PURPOSE_CLAIM, 300);
+    CU_ASSERT(hf_test_wait_until(has_looked, NULL, LONG_MS));
+    int looks = atomic_load(&fake_server.looks);
     int64_t intervals = (hf_test_now_ms() - began) / 50 + 2;
-    CU_ASSERT(atomic_load(&fake_server.looks) >= 4 * 3);
-    CU_ASSERT(atomic_load(&fake_server.looks) <= (int)(4 * intervals));
+    CU_ASSERT(looks <= (int)(4 * intervals));
     for (size_t i = 0; i < 4; i++) {
         CU_ASSERT(hf__checkout_unpin(held[i]));
         retire(held[i]);
@@ -934,6 +956,39 @@ static void test_shut_wakes_waiters(void)
     }
     hf__pool_release(checkout);
     close_pool(pool);
+}
+
+static void *release_late(void *arg)
+{
+    atomic_bool never = false;
+    (void)hf_test_wait_until(is_done, &never, 30);
+    hf__pool_release(arg);
+    return NULL;
+}
+
+static void test_drained_is_told(void)
+{
+    pthread_t thread;
+    struct hf__pool *pool = open_pool(1);
+    int64_t began = hf_test_now_ms();
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, release_late, get(pool, HF__PURPOSE_CLAIM)), 0);
+    CU_ASSERT(hf__pool_drained(pool, hf__after_ms(3 * LONG_MS)));
+    CU_ASSERT(hf_test_now_ms() - began < 2 * LONG_MS);
+    CU_ASSERT_EQUAL_FATAL(pthread_join(thread, NULL), 0);
+    close_pool(pool);
+}
+
+/* A pool is not freed under a checkout; what comes back late finds it, and its connection is closed. */
+static void test_close_too_early(void)
+{
+    static struct hf__pool *pool; /* never freed, and still reachable at the end */
+    pool = open_pool(1);
+    struct hf__checkout *checkout = get(pool, HF__PURPOSE_HANDLER);
+    hf__pool_close(pool);
+    CU_ASSERT_EQUAL(atomic_load(&fake_server.thread_ends), 1);
+    CU_ASSERT_EQUAL(hf__conn_exec(hf__checkout_conn(checkout), "", hf__never(), NULL), HF_OK);
+    hf__pool_release(checkout);
+    CU_ASSERT_EQUAL(atomic_load(&fake_server.open), 0);
 }
 
 /* In a forked child the parent's pool answers, and touches nothing of the parent's. */
@@ -1124,6 +1179,8 @@ int main(int argc, char **argv)
                            {"resize", test_resize},
                            {"shut", test_shut},
                            {"shut wakes waiters", test_shut_wakes_waiters},
+                           {"drained is told", test_drained_is_told},
+                           {"close too early", test_close_too_early},
                            {"fork", test_fork},
                            {"storm", test_storm},
                            {"close under waiters", test_close_under_waiters},
