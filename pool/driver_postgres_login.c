@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SQLSTATE_LENGTH 5
+
 struct hosts {
     const char *host, *hostaddr, *port; /* NULL: not in the URL */
     size_t n;
@@ -105,30 +107,58 @@ static PGconn *start_login_from(const struct hf__url *url, const char *applicati
 
 /* libpq does not hand out the SQLSTATE of a refused login, except in its verbose form of the message, "FATAL:  28P01: text", where
  * it stands in the same way in every language. */
-static const char *find_sqlstate(const char *message)
+static const char *find_sqlstate(const char *line, const char *end)
 {
     static const char code[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    const char *at = strstr(message, ":  ");
-    while (at != NULL && !(strspn(at + 3, code) == 5 && strncmp(at + 8, ": ", 2) == 0)) {
+    const char *at = strstr(line, ":  ");
+    while (at != NULL && !(strspn(at + 3, code) == SQLSTATE_LENGTH && strncmp(at + 3 + SQLSTATE_LENGTH, ": ", 2) == 0)) {
         at = strstr(at + 1, ":  ");
     }
-    return at != NULL ? at + 3 : NULL;
+    return at != NULL && at < end ? at + 3 : NULL;
 }
 
-/* The verbose form ends with a line about the server's source code. */
-static size_t without_last_line(const char *text)
+/* The verbose form also names a place in the server's source code: "LOCATION:  auth_failed, auth.c:330". */
+static bool is_location(const char *line, const char *end)
 {
-    size_t len = strlen(text);
-    while (len > 0 && text[len - 1] == '\n') {
-        len--;
+    const char *at = end;
+    while (at > line && at[-1] >= '0' && at[-1] <= '9') {
+        at--;
     }
-    const char *end = memrchr(text, '\n', len);
-    return end != NULL ? (size_t)(end - text) : len;
+    if (at == end || at == line || at[-1] != ':') {
+        return false;
+    }
+    const char *space = memrchr(line, ' ', (size_t)(at - line));
+    return space != NULL && space > line && space[-1] == ',';
+}
+
+/* The message as it is without being verbose, malloc'd, and the last SQLSTATE in it: libpq may have tried several times. */
+static char *plain_message(const char *message, char sqlstate[SQLSTATE_LENGTH + 1])
+{
+    char *plain = malloc(strlen(message) + 2);
+    char *out = plain;
+    while (plain != NULL && *message != '\0') {
+        const char *end = message + strcspn(message, "\n");
+        const char *code = find_sqlstate(message, end);
+        if (code != NULL) {
+            memcpy(sqlstate, code, SQLSTATE_LENGTH);
+            out = mempcpy(out, message, (size_t)(code - message));
+            message = code + SQLSTATE_LENGTH + strlen(": ");
+        }
+        if (code != NULL || sqlstate[0] == '\0' || !is_location(message, end)) {
+            out = mempcpy(out, message, (size_t)(end - message));
+            *out++ = '\n';
+        }
+        message = *end == '\n' ? end + 1 : end;
+    }
+    if (plain != NULL) {
+        *out = '\0';
+    }
+    return plain;
 }
 
 static hf_status login_class(const char *sqlstate, PGconn *pg)
 {
-    if (sqlstate == NULL) {
+    if (sqlstate[0] == '\0') {
         return PQconnectionNeedsPassword(pg) != 0 ? HF_DENIED : HF_UNREACHABLE;
     }
     hf_status status = hf__pg_class(sqlstate);
@@ -140,21 +170,10 @@ static hf_status login_class(const char *sqlstate, PGconn *pg)
 
 static hf_status refused_login(PGconn *pg, const struct hf__url *url, hf_error *err)
 {
-    const char *message = PQerrorMessage(pg);
-    const char *found = find_sqlstate(message);
-    char sqlstate[6] = "";
+    char sqlstate[SQLSTATE_LENGTH + 1] = "";
     char text[HF__PG_LINE];
-    if (found == NULL) {
-        hf__pg_one_line(message, text);
-        return hf__fail(err, login_class(NULL, pg), "%s: %s", url->safe, text);
-    }
-    memcpy(sqlstate, found, sizeof sqlstate - 1);
-    found += strlen("28P01: ");
-    size_t len = without_last_line(message);
-    int before = (int)(found - message) - (int)strlen("28P01: ");
-    int after = len > (size_t)(found - message) ? (int)(len - (size_t)(found - message)) : (int)strlen(found);
-    char *plain = NULL;
-    if (asprintf(&plain, "%.*s%.*s", before, message, after, found) < 0) {
+    char *plain = plain_message(PQerrorMessage(pg), sqlstate);
+    if (plain == NULL) {
         return hf__fail_memory(err);
     }
     hf__pg_one_line(plain, text);

@@ -299,7 +299,7 @@ static bool is_copy(const PGresult *result)
     return status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH;
 }
 
-/* Of several results an error counts, else the last one. */
+/* Of several results the last one counts: after an error the server skips the rest. */
 static hf_status read_results(struct hf__pg *self, struct hf__deadline deadline, PGresult **last, hf_error *err)
 {
     for (;;) {
@@ -313,12 +313,8 @@ static hf_status read_results(struct hf__pg *self, struct hf__deadline deadline,
             self->base.lost = true;
             return hf__fail(err, HF_UNSUPPORTED, "COPY cannot be run through holdfast; its connection is given up");
         }
-        if (*last != NULL && hf__pg_is_error(*last)) {
-            PQclear(result);
-        } else {
-            PQclear(*last);
-            *last = result;
-        }
+        PQclear(*last);
+        *last = result;
     }
 }
 

@@ -37,6 +37,27 @@ void hf__sqlite_leave(struct hf__sqlite *s)
 
 /* ---- waiting ---- */
 
+hf_status hf__sqlite_begin_turn(struct hf__sqlite *s, struct hf__deadline deadline, hf_error *err)
+{
+    if (s->turns == NULL || s->has_turn || !sqlite3_get_autocommit(s->db)) {
+        return HF_OK;
+    }
+    if (!hf__sqlite_turn_take(s->turns, deadline)) {
+        return hf__fail_native(err, HF_TRANSIENT, SQLITE_BUSY, NULL,
+                               "SQLite database %s: other threads of this process were writing for the whole time limit", s->path);
+    }
+    s->has_turn = true;
+    return HF_OK;
+}
+
+void hf__sqlite_end_turn(struct hf__sqlite *s)
+{
+    if (s->has_turn && (s->db == NULL || sqlite3_get_autocommit(s->db))) {
+        s->has_turn = false;
+        hf__sqlite_turn_end(s->turns);
+    }
+}
+
 /* SQLite tells nobody when a lock comes free, so waiting for one is looking again: soon at first, then every few milliseconds,
  * at random, so that waiters do not come in step. */
 static void sleep_before_try(int tries, struct hf__deadline until)
@@ -76,7 +97,14 @@ static hf_status exec_in_call(struct hf__sqlite *s, const char *sql, struct hf__
     int rc = sqlite3_exec(s->db, sql, NULL, NULL, NULL);
     hf_status status = rc == SQLITE_OK ? HF_OK : hf__sqlite_fail(s, rc, err);
     hf__sqlite_leave(s);
+    hf__sqlite_end_turn(s);
     return status;
+}
+
+static hf_status write_in_call(struct hf__sqlite *s, const char *sql, struct hf__deadline deadline, hf_error *err)
+{
+    hf_status status = hf__sqlite_begin_turn(s, deadline, err);
+    return status == HF_OK ? exec_in_call(s, sql, deadline, err) : status;
 }
 
 static enum hf__transaction transaction(struct hf__conn *conn)
@@ -99,7 +127,7 @@ static hf_status exec(struct hf__conn *conn, const char *sql, struct hf__deadlin
     if (transaction(conn) == HF__TX_FAILED) {
         return fail_rolled_back(hf__sqlite(conn), err);
     }
-    return exec_in_call(hf__sqlite(conn), sql, deadline, err);
+    return write_in_call(hf__sqlite(conn), sql, deadline, err);
 }
 
 /* ---- sessions ---- */
@@ -161,6 +189,9 @@ static void close_handle(struct hf__sqlite *s)
     (void)sqlite3_close_v2(s->db);                 /* always SQLITE_OK */
     s->db = NULL;
     s->begun = false;
+    hf__sqlite_end_turn(s);
+    hf__sqlite_turns_leave(s->turns);
+    s->turns = NULL;
 }
 
 static hf_status open_handle(struct hf__sqlite *s, struct hf__deadline deadline, hf_error *err)
@@ -168,6 +199,10 @@ static hf_status open_handle(struct hf__sqlite *s, struct hf__deadline deadline,
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE | (s->create ? SQLITE_OPEN_CREATE : 0);
     int rc = sqlite3_open_v2(s->path, &s->db, flags, NULL);
     hf_status status = rc == SQLITE_OK ? set_up(s, deadline, err) : fail_open(s, rc, err);
+    if (status == HF_OK) {
+        s->turns = hf__sqlite_turns_at(s->path);
+        status = s->turns != NULL ? HF_OK : hf__fail_memory(err);
+    }
     if (status != HF_OK && s->db != NULL) {
         close_handle(s);
     }
@@ -323,7 +358,7 @@ static hf_status begin(struct hf__conn *conn, enum hf__isolation isolation, enum
     if (transaction(conn) != HF__TX_NONE) {
         return hf__fail(err, HF_MISUSE, "a transaction is already open on this connection");
     }
-    hf_status status = exec_in_call(s, statements[mode], deadline, err);
+    hf_status status = mode == HF__DEFERRED ? exec_in_call(s, statements[mode], deadline, err) : write_in_call(s, statements[mode], deadline, err);
     s->begun = status == HF_OK;
     return status;
 }

@@ -5,6 +5,7 @@
 #include <sqlite3.h>
 
 #include "driver.h"
+#include "driver_sqlite_turn.h"
 
 struct hf__sqlite_prepared {
     uint64_t serial;
@@ -19,6 +20,9 @@ struct hf__sqlite {
     bool create;
     bool begun; /* begin() succeeded and nothing has ended it since: SQLite may roll back by itself without our asking */
 
+    struct hf__sqlite_turns *turns; /* NULL on a borrowed handle */
+    bool has_turn;                  /* from before a write begins until no transaction is open */
+
     /* The call that is running; without one, the handle is in the hands of its user and nothing interrupts it. */
     bool in_call;
     bool timed_out;
@@ -32,6 +36,10 @@ struct hf__sqlite {
 struct hf__sqlite *hf__sqlite(struct hf__conn *conn);
 void hf__sqlite_enter(struct hf__sqlite *s, struct hf__deadline deadline);
 void hf__sqlite_leave(struct hf__sqlite *s);
+/* Before a write that begins outside a transaction: waits for this connection's turn. HF_TRANSIENT when it did not come in time. */
+hf_status hf__sqlite_begin_turn(struct hf__sqlite *s, struct hf__deadline deadline, hf_error *err);
+/* After every call: the turn ends with the transaction. */
+void hf__sqlite_end_turn(struct hf__sqlite *s);
 /* Turns SQLite's last error into a status and a sentence, and marks the connection. */
 hf_status hf__sqlite_fail(struct hf__sqlite *s, int rc, hf_error *err);
 

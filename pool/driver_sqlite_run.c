@@ -239,10 +239,14 @@ static hf_status run_in_call(struct hf__sqlite *s, const struct hf__statement *s
         return status;
     }
     status = bind_values(s, handle, values, n, err);
+    if (status == HF_OK && !sqlite3_stmt_readonly(handle)) {
+        status = hf__sqlite_begin_turn(s, s->deadline, err);
+    }
     if (status == HF_OK) {
         status = step_and_count(s, handle, rows, err);
     }
     put_back(statement, handle);
+    hf__sqlite_end_turn(s);
     return status;
 }
 

@@ -15,7 +15,8 @@ struct hf__histogram {
 };
 
 void hf__histogram_record(struct hf__histogram *histogram, int64_t us);
-/* The smallest recorded value (upper edge of its bucket, at most max) that at least the share p of all values does not exceed. 0 if empty. */
+/* The smallest recorded value (upper edge of its bucket, at most max) that at least the share p of all values does not exceed.
+ * 0 if empty. */
 int64_t hf__histogram_quantile(const struct hf__histogram *histogram, double p);
 void hf__histogram_merge(struct hf__histogram *into, const struct hf__histogram *from);
 

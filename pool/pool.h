@@ -18,7 +18,7 @@ struct hf__pool_options {
     int64_t idle_close_ms;          /* 0: 10 min: a connection idle for longer is closed; -1: never */
     int64_t keepalive_ms;           /* 0: 10,000: a pinned connection is pinged this often, and looked at every tenth of it */
     int64_t backoff_min_ms, backoff_max_ms; /* between failed connects: 0: 100 and 10,000; doubled, with jitter */
-    int64_t idle_limit_ms;          /* of a session, see hf__session_options; 0: 12 keepalives. On MySQL idle_close_ms stays a quarter below it */
+    int64_t idle_limit_ms;          /* of a session, see hf__session_options; 0: 12 keepalives. MySQL: idle_close_ms stays below it */
     const char *application_name;   /* copied */
     const struct hf__driver *driver; /* NULL: the one of url->database. Tests put theirs here; then url is only passed on to it */
     /* What happened, for the log: connect failures and recoveries; called without any lock held. May be NULL. */

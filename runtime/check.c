@@ -53,13 +53,14 @@ static hf_status check_pool(const struct hf_runtime *runtime, const struct hf__c
         return HF_OK;
     }
     if (pool < cost.minimum) {
-        return hf__find(findings, HF__FINDING_ERROR, HF_INVALID,
-                        "the pool of %zu is too small: %s needs %zu at least, and %zu for %zu workers: set the pool's size to that, or to 0", pool,
-                        strategy, cost.minimum, cost.pool_size, input->workers);
+        return hf__find(
+            findings, HF__FINDING_ERROR, HF_INVALID,
+            "the pool of %zu is too small: %s needs %zu at least, and %zu for %zu workers: set the pool's size to that, or to 0", pool,
+            strategy, cost.minimum, cost.pool_size, input->workers);
     }
     return hf__find(findings, HF__FINDING_WARNING, HF_OK,
-                    "the pool of %zu is small: %s needs %zu for %zu workers; %zu of them can have a delivery in work at once", pool, strategy,
-                    cost.pool_size, input->workers, hf__cost_workers_within(input, pool));
+                    "the pool of %zu is small: %s needs %zu for %zu workers; %zu of them can have a delivery in work at once", pool,
+                    strategy, cost.pool_size, input->workers, hf__cost_workers_within(input, pool));
 }
 
 struct check {

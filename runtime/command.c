@@ -11,8 +11,8 @@ static const struct subcommand {
     const char *name;
     int (*run)(int argc, char **argv); /* argv[0] is its name */
 } subcommands[] = {
-    {"ddl", hf__command_ddl},     {"check", hf__command_check}, {"enqueue", hf__command_enqueue},
-    {"work", hf__command_work},   {"stats", hf__command_stats},
+    {"ddl", hf__command_ddl},   {"check", hf__command_check}, {"enqueue", hf__command_enqueue},
+    {"work", hf__command_work}, {"stats", hf__command_stats},
 };
 
 static const char usage_doc[] = "Runs jobs that are kept in a table of your own PostgreSQL, MySQL, MariaDB or SQLite database."

@@ -76,8 +76,8 @@ static json_t *findings_json(const hf_findings *findings)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < hf_findings_count(findings); i++) {
-        json_t *finding = json_pack("{s:s, s:s}", "level", hf__level_name(hf_findings_level(findings, i)), "message",
-                                    hf_findings_message(findings, i));
+        json_t *finding =
+            json_pack("{s:s, s:s}", "level", hf__level_name(hf_findings_level(findings, i)), "message", hf_findings_message(findings, i));
         if (json_array_append_new(list, finding) != 0) {
             json_decref(list);
             return NULL;
@@ -96,10 +96,10 @@ static json_t *cost_json(const hf_cost *cost)
 
 static int print_json(const struct checked *checked)
 {
-    json_t *all = json_pack("{s:s, s:s, s:b, s:I, s:o, s:o}", "table", hf_table_name(checked->table), "strategy",
-                            hf_strategy_name(hf_table_strategy(checked->table)), "ok", hf_findings_status(checked->findings) == HF_OK,
-                            "workers", (json_int_t)checked->workers, "findings", findings_json(checked->findings), "cost",
-                            cost_json(&checked->cost));
+    json_t *all =
+        json_pack("{s:s, s:s, s:b, s:I, s:o, s:o}", "table", hf_table_name(checked->table), "strategy",
+                  hf_strategy_name(hf_table_strategy(checked->table)), "ok", hf_findings_status(checked->findings) == HF_OK, "workers",
+                  (json_int_t)checked->workers, "findings", findings_json(checked->findings), "cost", cost_json(&checked->cost));
     return hf__command_print_json(all);
 }
 
@@ -135,11 +135,12 @@ int hf__command_check(int argc, char **argv)
         {0},
     };
     static const struct argp_child children[] = {{&hf__target_argp, 0, NULL, 0}, {0}};
-    static const struct argp argp = {.options = options,
-                                     .parser = parse,
-                                     .doc = "Looks for every fault of the server, the table and its index, and says what the strategy costs in "
-                                            "connections. Ends with 1 if anything would keep a worker from starting.",
-                                     .children = children};
+    static const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .doc = "Looks for every fault of the server, the table and its index, and says what the strategy costs in "
+               "connections. Ends with 1 if anything would keep a worker from starting.",
+        .children = children};
     struct check check = {.workers = 4};
     hf__command_parse(&argp, "check", argc, argv, &check);
     hf_runtime_options pool = HF_RUNTIME_OPTIONS_INIT;

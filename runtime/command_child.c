@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "pool/deadline.h"
+#include "runtime/command_guard.h"
 
 #define KILL_WAIT_MS 1000 /* for the rest of a killed group, once its leader is reaped */
 
@@ -28,8 +29,7 @@ static pthread_cond_t spawned = PTHREAD_COND_INITIALIZER; /* for the reaper, whi
 static void tell(pid_t pid, int status)
 {
     struct hf__child *child;
-    LIST_FOREACH(child, &running, link)
-    {
+    LIST_FOREACH (child, &running, link) {
         if (child->pid == pid && !child->ended) {
             child->ended = true;
             child->status = status;
@@ -147,11 +147,13 @@ static int run(struct hf__child *child, const struct hf__child_request *request,
     if (error) {
         return error;
     }
+    hf__guard_add(child->pid);
     LIST_INSERT_HEAD(&running, child, link);
     n_spawned++;
     pthread_cond_signal(&spawned);
     wait_for(child, request->grace_ms);
     LIST_REMOVE(child, link);
+    hf__guard_remove(child->pid);
     return 0;
 }
 

@@ -149,7 +149,8 @@ static char *first_line(const char *path)
         line[strcspn(line, "\r\n")] = '\0';
     }
     if (len < 0 || !*line) {
-        hf__command_fail_text("--db-file %s: %s", path, ferror(file) ? strerror(errno) : "its first line is empty, it should be the database's URL");
+        hf__command_fail_text("--db-file %s: %s", path,
+                              ferror(file) ? strerror(errno) : "its first line is empty, it should be the database's URL");
         free(line);
         line = NULL;
     }

@@ -204,8 +204,8 @@ int hf__command_enqueue(int argc, char **argv)
         {0},
     };
     static const struct argp_child children[] = {{&hf__target_argp, 0, NULL, 0}, {0}};
-    static const struct argp argp = {.options = options, .parser = parse, .doc = "Adds jobs and prints their ids, one on a line.",
-                                     .children = children};
+    static const struct argp argp = {
+        .options = options, .parser = parse, .doc = "Adds jobs and prints their ids, one on a line.", .children = children};
     struct enqueue enqueue = {.job = HF_JOB_INIT, .count = 1};
     hf__command_parse(&argp, "enqueue", argc, argv, &enqueue);
     int code = hf__target_run(&enqueue.target, NULL, run, &enqueue);

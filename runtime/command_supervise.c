@@ -15,7 +15,7 @@
 
 #include "runtime/command_work.h"
 
-#define AGAIN_MS 10000 /* how often a stop that waits for handlers says so */
+#define AGAIN_MS 10000     /* how often a stop that waits for handlers says so */
 #define LOOK_AGAIN_MS 1000 /* between looks at the table while it cannot be read */
 
 /* A thread of ours, and what it tells the main one by making its descriptor readable. */
@@ -70,8 +70,8 @@ static void *stop(void *arg)
         supervisor->report = (hf_stop_report)HF_STOP_REPORT_INIT;
         supervisor->stop_status = hf_runtime_stop(supervisor->runtime, limit_ms, &supervisor->report, &supervisor->stop_error);
         if (supervisor->stop_status == HF_TIMEOUT) {
-            hf__command_logf(HF_LOG_WARNING, "%zu command%s did not end in time; waiting for them to be stopped", supervisor->report.running,
-                             supervisor->report.running == 1 ? "" : "s");
+            hf__command_logf(HF_LOG_WARNING, "%zu command%s did not end in time; waiting for them to be stopped",
+                             supervisor->report.running, supervisor->report.running == 1 ? "" : "s");
         }
         limit_ms = AGAIN_MS;
     } while (supervisor->stop_status == HF_TIMEOUT);

@@ -9,6 +9,7 @@
 
 #include "runtime/command_child.h"
 #include "runtime/command_environment.h"
+#include "runtime/command_guard.h"
 
 enum {
     KEY_EXEC = HF__KEY_OWN,
@@ -163,7 +164,8 @@ static int prepare_and_run(struct hf__work *work)
     if (code != HF__EXIT_DONE) {
         return code;
     }
-    int error = hf__child_reaper_start();
+    int error = hf__guard_start();
+    error = error ? error : hf__child_reaper_start();
     if (error) {
         return hf__command_fail_text("commands cannot be watched: %s", strerror(error));
     }
@@ -179,9 +181,11 @@ static int prepare_and_run(struct hf__work *work)
 int hf__command_work(int argc, char **argv)
 {
     static const struct argp_option options[] = {
-        {"exec", KEY_EXEC, "COMMAND", 0, "The shell command that runs for each job: payload on standard input, and HOLDFAST_ID, "
+        {"exec", KEY_EXEC, "COMMAND", 0,
+         "The shell command that runs for each job: payload on standard input, and HOLDFAST_ID, "
          "HOLDFAST_ATTEMPT, HOLDFAST_GROUP, HOLDFAST_KEY, HOLDFAST_HEADERS in the environment. It ends with 0: done; 65: never again; "
-         "75: again at once; anything else: again later, after a growing delay", 2},
+         "75: again at once; anything else: again later, after a growing delay",
+         2},
         {"group", KEY_GROUP, "GROUP", 0, "Only jobs of this group; may be repeated", 0},
         {"workers", KEY_WORKERS, "N", 0, "Commands that run side by side (default 4)", 0},
         {"pool", KEY_POOL, "N", 0, "At most N database connections (default: what the workers need)", 0},
@@ -190,14 +194,15 @@ int hf__command_work(int argc, char **argv)
         {"timeout", KEY_TIMEOUT, "SECONDS", 0, "Stop a command that runs longer, and run its job again later", 0},
         {"drain-seconds", KEY_DRAIN_SECONDS, "SECONDS", 0,
          "How long commands may go on after SIGTERM, SIGINT or SIGHUP (default 30); then, or on a second signal, they get SIGTERM, and 5 s "
-         "later SIGKILL", 0},
+         "later SIGKILL",
+         0},
         {"until-empty", KEY_UNTIL_EMPTY, NULL, 0, "End when nothing is due, leased or in work any more", 0},
         {"stats-json", KEY_STATS_JSON, "FILE", 0, "At the end, write what was counted to FILE", 0},
         {0},
     };
     static const struct argp_child children[] = {{&hf__target_argp, 0, NULL, 0}, {0}};
-    static const struct argp argp = {.options = options, .parser = parse, .doc = "Runs a shell command for each job of a table.",
-                                     .children = children};
+    static const struct argp argp = {
+        .options = options, .parser = parse, .doc = "Runs a shell command for each job of a table.", .children = children};
     struct hf__work work = {.drain_ms = 30000};
     hf__command_parse(&argp, "work", argc, argv, &work);
     int code = prepare_and_run(&work);

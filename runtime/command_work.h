@@ -6,13 +6,13 @@
 
 struct hf__work {
     struct hf__target target;
-    const char *command;       /* --exec */
+    const char *command; /* --exec */
     const char **groups;
     size_t n_groups, workers, pool;
     int64_t poll_ms, drain_ms, timeout_ms;
     bool until_empty;
     const char *stats_file;
-    char **environment;        /* what every command's environment begins with */
+    char **environment; /* what every command's environment begins with */
 };
 
 /* The handler: runs the command for one delivery. ctx is a struct hf__work. */

@@ -91,22 +91,6 @@ static void note_time(struct hf_subscription *subscription, int64_t ns)
         subscription->mean_handler_us = us > 1 ? us : 1;
 }
 
-static enum hf__action action_of(hf_outcome outcome)
-{
-    switch (outcome) {
-    case HF_ACK:
-        return HF__ACK;
-    case HF_RETRY:
-        return HF__RETRY;
-    case HF_REJECT:
-        return HF__REJECT;
-    case HF_RETRY_AFTER:
-    case HF_DEFER:
-        break;
-    }
-    return HF__RETRY_AFTER;
-}
-
 static hf_outcome call_handler(struct hf_delivery *delivery)
 {
     struct hf_subscription *subscription = delivery->subscription;
@@ -134,7 +118,7 @@ bool hf__delivery_run(struct hf_delivery *delivery)
     delivery->on_cancel = NULL;
     bool ours = delivery->state == HF__DELIVERY_RUNNING;
     if (ours)
-        hf__delivery_decide(delivery, delivery->drained ? HF__GIVE_BACK : action_of(outcome));
+        hf__delivery_decide(delivery, delivery->drained ? HF__GIVE_BACK : hf__action_of(outcome));
     while (delivery->calling)
         (void)hf__gate_wait(&delivery->changed, &subscription->lock, hf__never());
     pthread_mutex_unlock(&subscription->lock);

@@ -37,37 +37,37 @@ struct hf_delivery {
     char group_text[24]; /* of a group that is a number */
 
     /* Set by the handler's thread before the settle; read by whoever settles, after it. */
-    int64_t delay_ms;    /* negative: the subscription's backoff */
+    int64_t delay_ms; /* negative: the subscription's backoff */
     char *reason;
     size_t reason_len;
 
-    atomic_int cancel;         /* an hf_cancel; written under the lock */
+    atomic_int cancel; /* an hf_cancel; written under the lock */
     _Atomic int64_t lease_until_us;
 
     /* Guarded by the subscription's lock. */
     TAILQ_ENTRY(hf_delivery) work, queue, lease; /* queue: ready, settling or again */
     enum hf__delivery_state state;
     unsigned refs;
-    bool handling;     /* the handler has begun and not ended, a deferred one included */
-    bool timed_out;    /* the watchdog has seen it */
-    bool abandoned;    /* no longer renewed */
-    bool drained;      /* flagged at the drain limit: goes back when the handler returns */
+    bool handling;  /* the handler has begun and not ended, a deferred one included */
+    bool timed_out; /* the watchdog has seen it */
+    bool abandoned; /* no longer renewed */
+    bool drained;   /* flagged at the drain limit: goes back when the handler returns */
     bool lost;
-    bool leased;       /* on the leases list */
+    bool leased; /* on the leases list */
     bool renewing;
-    bool sent;         /* a settle was sent */
-    bool uncertain;    /* a settle was sent and its answer never came */
-    unsigned tries;    /* of the settle */
+    bool sent;      /* a settle was sent */
+    bool uncertain; /* a settle was sent and its answer never came */
+    unsigned tries; /* of the settle */
     enum hf__action action;
     int64_t delay_us;
     int64_t claimed_ns, begun_ns;
-    int64_t held_ns;   /* lease: when the claim or the last renewal that succeeded was sent */
-    int64_t renew_ns;  /* lease: when to renew it */
-    int64_t again_ns;  /* when to try the settle again */
+    int64_t held_ns;         /* lease: when the claim or the last renewal that succeeded was sent */
+    int64_t renew_ns;        /* lease: when to renew it */
+    int64_t again_ns;        /* when to try the settle again */
     struct hf__gate changed; /* cancelled, settled, callback ended */
     void (*on_cancel)(hf_delivery *delivery, hf_cancel why, void *ctx);
     void *on_cancel_ctx;
-    bool calling;            /* on_cancel is being called, by caller */
+    bool calling; /* on_cancel is being called, by caller */
     pthread_t caller;
     struct hf__answer *answer; /* of the caller of hf_delivery_settle, if one waits */
 
@@ -90,6 +90,8 @@ void hf__delivery_begin(struct hf_delivery *delivery);
 bool hf__delivery_run(struct hf_delivery *delivery);
 /* Locked: decides. */
 void hf__delivery_decide(struct hf_delivery *delivery, enum hf__action action);
+/* What an outcome means for the row. */
+enum hf__action hf__action_of(hf_outcome outcome);
 /* What goes to the database. */
 struct hf__change hf__delivery_change(struct hf_delivery *delivery);
 /* Locked: SETTLING -> DONE: counts, answers who waits. */

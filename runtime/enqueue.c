@@ -130,8 +130,8 @@ static hf_status check_roles(const struct hf_table *table, const hf_job *job, hf
 static hf_status check_job(const struct hf_table *table, const hf_job *job, size_t i, hf_error *err)
 {
     if (job->delay_ms < 0 || job->delay_ms > LONGEST_DELAY_MS) {
-        return hf__fail(err, HF_INVALID, "table %s, job %zu: the delay is %lld ms; it must lie between 0 and a thousand years", table->display, i,
-                        (long long)job->delay_ms);
+        return hf__fail(err, HF_INVALID, "table %s, job %zu: the delay is %lld ms; it must lie between 0 and a thousand years",
+                        table->display, i, (long long)job->delay_ms);
     }
     if (job->payload && job->null_payload) {
         return hf__fail(err, HF_INVALID, "table %s, job %zu: it has a payload, and null_payload says that it has none", table->display, i);
@@ -148,8 +148,7 @@ static void translate_fields(const hf_job *job, struct hf__field *into)
 {
     for (size_t i = 0; i < job->n_fields; i++) {
         const hf_field *field = &job->fields[i];
-        into[i] = (struct hf__field){.column = field->column,
-                                     .value = field->value ? hf__text_n(field->value, field->len) : hf__null()};
+        into[i] = (struct hf__field){.column = field->column, .value = field->value ? hf__text_n(field->value, field->len) : hf__null()};
     }
 }
 
@@ -184,8 +183,10 @@ static hf_status translate_all(const struct hf_table *table, struct batch *batch
     struct hf__field *fields = batch->fields;
     for (size_t i = 0; status == HF_OK && i < batch->n; i++) {
         status = check_job(table, &batch->parts[i].job, i, err);
-        translate(&batch->parts[i], fields, &batch->jobs[i]);
-        fields += batch->parts[i].job.n_fields;
+        if (status == HF_OK) {
+            translate(&batch->parts[i], fields, &batch->jobs[i]);
+            fields += batch->parts[i].job.n_fields;
+        }
     }
     return status;
 }

@@ -6,7 +6,7 @@
 #include "pool/driver.h"
 
 /* What hf_enqueue_postgres and its kind do: native is a PGconn *, MYSQL * or sqlite3 *. */
-HF_CHECKED hf_status hf__enqueue_native(enum hf__database database, void *native, const struct hf_table *table, const hf_job *jobs, size_t n,
-                                        hf_enqueued **out, hf_error *err);
+HF_CHECKED hf_status hf__enqueue_native(enum hf__database database, void *native, const struct hf_table *table, const hf_job *jobs,
+                                        size_t n, hf_enqueued **out, hf_error *err);
 
 #endif

@@ -18,7 +18,8 @@
 
 /* ---- how much to claim ---- */
 
-/* What the user allows, and in any case no more than the workers get through in a quarter of the lease. None before a handler's time is known. */
+/* What the user allows, and in any case no more than the workers get through in a quarter of the lease. None before a handler's time is
+ * known. */
 static size_t prefetch(const struct hf_subscription *subscription)
 {
     double mean_us = subscription->mean_handler_us, workers = (double)subscription->n_workers;
@@ -111,7 +112,7 @@ static struct hf_delivery *take_ready(struct hf_subscription *subscription)
 {
     struct hf_delivery *delivery;
     int64_t now_ns = hf__monotonic_ns();
-    TAILQ_FOREACH(delivery, &subscription->ready, queue)
+    TAILQ_FOREACH (delivery, &subscription->ready, queue)
         if (fresh(delivery, now_ns))
             break;
     if (!delivery)

@@ -50,7 +50,8 @@ static bool count_claim(struct hf_subscription *subscription)
     return go;
 }
 
-static hf_status claim_rows(struct hf_subscription *subscription, struct batch *batch, size_t want, size_t *n, int64_t *sent_ns, hf_error *err)
+static hf_status claim_rows(struct hf_subscription *subscription, struct batch *batch, size_t want, size_t *n, int64_t *sent_ns,
+                            hf_error *err)
 {
     struct hf__checkout *checkout;
     hf_status status = hf__pool_acquire(subscription->runtime->pool, HF__PURPOSE_CLAIM, hf__call_deadline(subscription), &checkout, err);
@@ -98,7 +99,7 @@ static void receive_all(struct hf_subscription *subscription, struct batch *batc
 
 static void claim(struct hf_subscription *subscription, struct batch *batch, size_t want)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     size_t n = 0;
     int64_t sent_ns = 0;
     want = provide(batch, subscription, want);

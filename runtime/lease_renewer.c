@@ -61,6 +61,7 @@ static void collect(struct hf_subscription *subscription, struct group *group)
     int64_t now_ns = hf__monotonic_ns(), lease_ns = subscription->lease_ns;
     struct hf_delivery *first;
     group->n = 0;
+    group->sent_ns = now_ns;
     group->deadline = hf__at_ns(now_ns + lease_ns / 4);
     while (group->n < GROUP && (first = TAILQ_FIRST(&subscription->leases))) {
         if (first->renew_ns > now_ns + (group->n > 0 ? lease_ns / 8 : 0))
@@ -97,8 +98,8 @@ static hf_status renew(struct hf_subscription *subscription, struct group *group
     if (status != HF_OK)
         return status;
     group->sent_ns = hf__monotonic_ns();
-    status = subscription->strategy->renew(subscription->plan, hf__checkout_conn(checkout), group->rows, group->n, group->statuses, group->deadline,
-                                           err);
+    status = subscription->strategy->renew(subscription->plan, hf__checkout_conn(checkout), group->rows, group->n, group->statuses,
+                                           group->deadline, err);
     hf__pool_release(checkout);
     return status;
 }
@@ -152,11 +153,12 @@ void hf__lease_renewer(struct hf__worker *renewer)
     struct hf_subscription *subscription = renewer->subscription;
     struct group group;
     while (wait_for_group(renewer, &group)) {
-        hf_error err = { .status = HF_OK };
+        hf_error err = {.status = HF_OK};
         hf_status status = renew(subscription, &group, &err);
         answer_all(subscription, &group);
         if (status != HF_OK)
-            hf__log_noise(subscription, &subscription->renew_noise, HF_LOG_WARNING, "%s: %zu leases could not be renewed and are tried again: %s",
-                          subscription->table->display, group.n, err.message);
+            hf__log_noise(subscription, &subscription->renew_noise, HF_LOG_WARNING,
+                          "%s: %zu leases could not be renewed and are tried again: %s", subscription->table->display, group.n,
+                          err.message);
     }
 }

@@ -65,9 +65,9 @@ static void keep_passing(struct hf_subscription *subscription, struct group *gro
     for (size_t i = 0; i < group->n; i++) {
         struct hf_delivery *delivery = group->deliveries[i];
         hf_status status = group->changes[i].status;
-        bool look = status == HF_UNKNOWN && !delivery->uncertain; /* once in any case, even at the end of a stop */
+        bool first = status == HF_UNKNOWN && !delivery->uncertain; /* looked at once in any case, even at the end of a stop */
         delivery->uncertain = delivery->uncertain || status == HF_UNKNOWN;
-        if (passing(status) && (look || holds_on(delivery))) {
+        if (passing(status) && (first || holds_on(delivery))) {
             put_off(delivery);
             continue;
         }
@@ -86,8 +86,7 @@ static struct hf_delivery *due_again(struct hf_subscription *subscription, int64
     struct hf_delivery *delivery;
     int64_t now_ns = hf__monotonic_ns();
     *next_ns = INT64_MAX;
-    TAILQ_FOREACH(delivery, &subscription->again, queue)
-    {
+    TAILQ_FOREACH (delivery, &subscription->again, queue) {
         if (delivery->again_ns <= now_ns || subscription->over)
             return delivery;
         if (delivery->again_ns < *next_ns)
@@ -168,7 +167,7 @@ static void look(struct hf_subscription *subscription, struct hf__conn *conn, st
 
 static void send(struct hf_subscription *subscription, struct hf__checkout *checkout)
 {
-    struct group group = { .n = 0, .err = { .status = HF_OK } };
+    struct group group = {.n = 0, .err = {.status = HF_OK}};
     struct hf__conn *conn = hf__checkout_conn(checkout);
     pthread_mutex_lock(&subscription->lock);
     take(subscription, &group);
@@ -185,7 +184,7 @@ static void send(struct hf_subscription *subscription, struct hf__checkout *chec
 
 static void answer_lost(struct hf_subscription *subscription)
 {
-    struct group group = { .n = 0, .err = { .status = HF_OK } };
+    struct group group = {.n = 0, .err = {.status = HF_OK}};
     pthread_mutex_lock(&subscription->lock);
     take_lost(subscription, &group);
     pthread_mutex_unlock(&subscription->lock);
@@ -211,7 +210,7 @@ static void take_over(struct hf__deliveries *list, struct group *group, hf_statu
 static void no_connection(struct hf__worker *settler, hf_status status, const hf_error *err, unsigned failures)
 {
     struct hf_subscription *subscription = settler->subscription;
-    struct group group = { .n = 0, .err = *err };
+    struct group group = {.n = 0, .err = *err};
     pthread_mutex_lock(&subscription->lock);
     take_over(&subscription->settling, &group, status);
     take_over(&subscription->again, &group, status);
@@ -229,10 +228,11 @@ void hf__lease_settler(struct hf__worker *settler)
     struct hf_subscription *subscription = settler->subscription;
     unsigned failures = 0;
     while (wait_for_outcomes(settler)) {
-        hf_error err = { .status = HF_OK };
+        hf_error err = {.status = HF_OK};
         struct hf__checkout *checkout;
         answer_lost(subscription);
-        hf_status status = hf__pool_acquire(subscription->runtime->pool, HF__PURPOSE_SETTLE, hf__call_deadline(subscription), &checkout, &err);
+        hf_status status =
+            hf__pool_acquire(subscription->runtime->pool, HF__PURPOSE_SETTLE, hf__call_deadline(subscription), &checkout, &err);
         if (status != HF_OK) {
             no_connection(settler, status, &err, ++failures);
             continue;

@@ -53,6 +53,6 @@ void hf__log_noise(struct hf_subscription *subscription, struct hf__noise *noise
     say(subscription->runtime, level, format, args);
     va_end(args);
     if (missed)
-        hf__log(subscription->runtime, level, "%s: %llu more messages of this kind were left out before this one", subscription->table->display,
-                (unsigned long long)missed);
+        hf__log(subscription->runtime, level, "%s: %llu more messages of this kind were left out before this one",
+                subscription->table->display, (unsigned long long)missed);
 }

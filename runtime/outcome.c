@@ -5,6 +5,22 @@
 
 /* ---- deciding ---- */
 
+enum hf__action hf__action_of(hf_outcome outcome)
+{
+    switch (outcome) {
+    case HF_ACK:
+        return HF__ACK;
+    case HF_RETRY:
+        return HF__RETRY;
+    case HF_REJECT:
+        return HF__REJECT;
+    case HF_RETRY_AFTER:
+    case HF_DEFER:
+        break;
+    }
+    return HF__RETRY_AFTER;
+}
+
 /* base * factor^(attempt-1), at most cap, minus up to half at random, so that what failed together does not come back together. */
 static int64_t backoff_ms(const struct hf_subscription_options *options, int64_t attempt)
 {
@@ -52,8 +68,8 @@ struct hf__change hf__delivery_change(struct hf_delivery *delivery)
 static void count(struct hf__counters *count, enum hf__action action, hf_status status)
 {
     uint64_t *const done[] = {
-        [HF__ACK] = &count->acked,        [HF__RETRY] = &count->retried,        [HF__RETRY_AFTER] = &count->retried_later,
-        [HF__REJECT] = &count->rejected,  [HF__GIVE_BACK] = &count->given_back, [HF__UNBEGUN] = &count->given_back,
+        [HF__ACK] = &count->acked,       [HF__RETRY] = &count->retried,        [HF__RETRY_AFTER] = &count->retried_later,
+        [HF__REJECT] = &count->rejected, [HF__GIVE_BACK] = &count->given_back, [HF__UNBEGUN] = &count->given_back,
     };
     if (status == HF_OK)
         (*done[action])++;
@@ -67,7 +83,7 @@ static void count(struct hf__counters *count, enum hf__action action, hf_status 
         count->settle_errors++;
 }
 
-static void answer(struct hf_delivery *delivery, hf_status status, const hf_error *err)
+static void tell(struct hf_delivery *delivery, hf_status status, const hf_error *err)
 {
     if (!delivery->answer)
         return;
@@ -86,7 +102,7 @@ void hf__delivery_finish(struct hf_delivery *delivery, hf_status status, const h
     struct hf_subscription *subscription = delivery->subscription;
     delivery->state = HF__DELIVERY_DONE;
     count(&subscription->count, delivery->action, status);
-    answer(delivery, status, err);
+    tell(delivery, status, err);
     hf__gate_wake(&delivery->changed);
     if (status == HF_OK && delivery->action != HF__ACK && delivery->action != HF__REJECT)
         hf__claim_due_in(subscription, delivery->delay_us);
@@ -103,8 +119,8 @@ static void report_success(struct hf_delivery *delivery)
                       "%s: row %s asked for a delay, but the table has no retry_after column: it is due again at once", table->display,
                       delivery->row->id_text);
     if (delivery->reason && delivery->action != HF__ACK && !hf__table_has(table, HF__ROLE_LAST_ERROR))
-        hf__log_noise(subscription, &subscription->handler_noise, HF_LOG_WARNING, "%s: row %s failed: %s", table->display, delivery->row->id_text,
-                      delivery->reason);
+        hf__log_noise(subscription, &subscription->handler_noise, HF_LOG_WARNING, "%s: row %s failed: %s", table->display,
+                      delivery->row->id_text, delivery->reason);
 }
 
 void hf__delivery_report(struct hf_delivery *delivery, hf_status status, const hf_error *err)
@@ -113,7 +129,8 @@ void hf__delivery_report(struct hf_delivery *delivery, hf_status status, const h
     if (status == HF_OK)
         report_success(delivery);
     else
-        hf__log_noise(subscription, &subscription->settle_noise, status == HF_LEASE_LOST || status == HF_LOST ? HF_LOG_WARNING : HF_LOG_ERROR,
+        hf__log_noise(subscription, &subscription->settle_noise,
+                      status == HF_LEASE_LOST || status == HF_LOST ? HF_LOG_WARNING : HF_LOG_ERROR,
                       "%s: row %s was not settled and may run again: %s: %s", subscription->table->display, delivery->row->id_text,
                       hf_status_name(status), err && err->status != HF_OK ? err->message : hf_status_text(status));
 }
@@ -132,20 +149,17 @@ static hf_status refuse(const struct hf_delivery *delivery, hf_outcome outcome, 
 /* Under the lock: decides, or says that it is too late. */
 static hf_status take(struct hf_delivery *delivery, hf_outcome outcome, struct hf__answer *into, hf_error *err)
 {
-    static const enum hf__action action[] = {
-        [HF_ACK] = HF__ACK, [HF_RETRY] = HF__RETRY, [HF_RETRY_AFTER] = HF__RETRY_AFTER, [HF_REJECT] = HF__REJECT
-    };
     if (delivery->state != HF__DELIVERY_RUNNING && delivery->state != HF__DELIVERY_DEFERRED)
         return hf__fail(err, HF_MISUSE, "the delivery has been settled already");
     delivery->answer = into;
     delivery->refs++;
-    hf__delivery_decide(delivery, action[outcome]);
+    hf__delivery_decide(delivery, hf__action_of(outcome));
     return HF_OK;
 }
 
 hf_status hf_delivery_settle(hf_delivery *d, hf_outcome outcome, hf_error *err)
 {
-    struct hf__answer answer = { .status = HF_OK };
+    struct hf__answer answer = {.status = HF_OK};
     struct hf_subscription *subscription = d->subscription;
     hf_status status = refuse(d, outcome, err);
     if (status != HF_OK)

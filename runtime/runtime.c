@@ -41,7 +41,7 @@ static hf_status take_options(struct hf_runtime *runtime, const hf_runtime_optio
     default_ms(&options.connect_timeout_ms, 5000);
     default_ms(&options.statement_timeout_ms, 10000);
     const char *name = options.application_name ? options.application_name : "holdfast";
-    options.application_name = strdup(name);
+    options.application_name = runtime->application_name = strdup(name);
     runtime->options = options;
     runtime->call_limit_ms = options.statement_timeout_ms;
     return options.application_name ? HF_OK : hf__fail_memory(err);
@@ -57,7 +57,7 @@ static void free_runtime(struct hf_runtime *runtime)
     }
     hf__clock_free(runtime->clock);
     hf__url_free(runtime->url);
-    free((char *)(uintptr_t)runtime->options.application_name);
+    free(runtime->application_name);
     pthread_mutex_destroy(&runtime->lock);
     free(runtime);
 }
@@ -122,7 +122,8 @@ static hf_status check_groups(const struct hf_table *table, const hf_subscriptio
     if (options->n_groups == 0)
         return HF_OK;
     if (!hf__table_has(table, HF__ROLE_GROUP))
-        return hf__fail(err, HF_INVALID, "table %s has no group column: name it in \"columns\": {\"group\": ...}, or subscribe without groups",
+        return hf__fail(err, HF_INVALID,
+                        "table %s has no group column: name it in \"columns\": {\"group\": ...}, or subscribe without groups",
                         table->display);
     for (size_t i = 0; i < options->n_groups; i++)
         if (!options->groups || !options->groups[i])
@@ -237,7 +238,7 @@ void hf__runtime_wake(struct hf_runtime *runtime, const struct hf_table *table)
 {
     struct hf_subscription *subscription;
     pthread_mutex_lock(&runtime->lock);
-    TAILQ_FOREACH(subscription, &runtime->subscriptions, entry)
+    TAILQ_FOREACH (subscription, &runtime->subscriptions, entry)
         if (hf__table_same(subscription->table, table))
             hf__subscription_wake(subscription);
     pthread_mutex_unlock(&runtime->lock);

@@ -28,20 +28,21 @@ enum hf__runtime_state {
 
 struct hf_runtime {
     /* Constant once the runtime is open. */
-    pid_t owner;                       /* a forked child gets HF_MISUSE and touches nothing */
+    pid_t owner; /* a forked child gets HF_MISUSE and touches nothing */
     struct hf__url *url;
-    struct hf_runtime_options options; /* defaults filled in; application_name is owned */
+    struct hf_runtime_options options; /* defaults filled in */
+    char *application_name;            /* what options.application_name points to */
     struct hf__clock *clock;
 
     /* Written by start before any thread runs, constant while threads run. */
-    size_t pool_size;       /* 0: not started */
-    size_t held_allowed;    /* connections that hold rows, by the cost model, all subscriptions together */
-    int64_t call_limit_ms;  /* the longest database call or wait for a connection, renewals excepted */
-    bool pool_ample;        /* nobody need wait for a connection: a worker may keep its own between rows */
+    size_t pool_size;      /* 0: not started */
+    size_t held_allowed;   /* connections that hold rows, by the cost model, all subscriptions together */
+    int64_t call_limit_ms; /* the longest database call or wait for a connection, renewals excepted */
+    bool pool_ample;       /* nobody need wait for a connection: a worker may keep its own between rows */
 
     pthread_mutex_t lock; /* guards what follows */
     enum hf__runtime_state state;
-    struct hf__pool *pool; /* NULL until somebody needs it; then it stays until close */
+    struct hf__pool *pool;    /* NULL until somebody needs it; then it stays until close */
     struct hf__server server; /* of the last admin connection; text is "" before that */
     TAILQ_HEAD(hf__subscriptions, hf_subscription) subscriptions;
     size_t n_subscriptions;

@@ -24,7 +24,7 @@ static void log_findings(struct hf_runtime *runtime, const struct hf__findings *
 
 static hf_status inspect(struct hf_subscription *subscription, struct hf__conn *conn, hf_error *err)
 {
-    struct hf__findings findings = { NULL, 0, 0 };
+    struct hf__findings findings = {NULL, 0, 0};
     hf_status status = hf__inspect(conn, subscription->table, hf__runtime_deadline(subscription->runtime), &findings, err);
     if (status == HF_OK)
         log_findings(subscription->runtime, &findings);
@@ -45,7 +45,7 @@ static void log_offset(struct hf_subscription *subscription)
 static hf_status open_subscription(struct hf_subscription *subscription, struct hf__conn *conn, hf_error *err)
 {
     struct hf_runtime *runtime = subscription->runtime;
-    struct hf__plan_options options = { subscription->options.groups, subscription->options.n_groups, runtime->clock };
+    struct hf__plan_options options = {subscription->options.groups, subscription->options.n_groups, runtime->clock};
     hf_status status = hf__plan_open(conn, subscription->table, &options, hf__runtime_deadline(runtime), &subscription->plan, err);
     if (status == HF_OK)
         status = inspect(subscription, conn, err);
@@ -65,7 +65,7 @@ static hf_status check_all(struct hf_runtime *runtime, struct hf__conn *conn, hf
     runtime->server = conn->server;
     pthread_mutex_unlock(&runtime->lock);
     /* The list does not change any more: hf_subscribe is refused from STARTING on. */
-    TAILQ_FOREACH(subscription, &runtime->subscriptions, entry)
+    TAILQ_FOREACH (subscription, &runtime->subscriptions, entry)
         if (status == HF_OK)
             status = open_subscription(subscription, conn, err);
     if (status != HF_OK)
@@ -102,9 +102,10 @@ static void share_pool(struct hf_subscription *subscription, size_t sum)
     runtime->held_allowed += subscription->cost.held;
     if (subscription->n_workers < subscription->options.workers)
         hf__log(runtime, HF_LOG_WARNING,
-                "%s: pool_size %zu is too small for %zu workers, which hold a connection each (%s): %zu run at once; set pool_size to %zu, or leave it out",
-                subscription->table->display, runtime->pool_size, subscription->options.workers, hf__strategy_kind_name(hf__table_kind(subscription->table)),
-                subscription->n_workers, sum);
+                "%s: pool_size %zu is too small for %zu workers, which hold a connection each (%s): %zu run at once; set pool_size to %zu, "
+                "or leave it out",
+                subscription->table->display, runtime->pool_size, subscription->options.workers,
+                hf__strategy_kind_name(hf__table_kind(subscription->table)), subscription->n_workers, sum);
 }
 
 /* A pool of one is shared by renewals and everything else, which therefore must not block it for long. */
@@ -112,8 +113,7 @@ static void bound_calls(struct hf_runtime *runtime)
 {
     const struct hf_subscription *subscription;
     runtime->call_limit_ms = runtime->options.statement_timeout_ms;
-    TAILQ_FOREACH(subscription, &runtime->subscriptions, entry)
-    {
+    TAILQ_FOREACH (subscription, &runtime->subscriptions, entry) {
         int64_t quarter_ms = subscription->lease_ns / 4000000;
         if (subscription->lease && runtime->pool_size == 1 && quarter_ms < runtime->call_limit_ms)
             runtime->call_limit_ms = quarter_ms;
@@ -124,8 +124,7 @@ static void size_pool(struct hf_runtime *runtime)
 {
     struct hf_subscription *subscription;
     size_t sum = 0, reserved = 0;
-    TAILQ_FOREACH(subscription, &runtime->subscriptions, entry)
-    {
+    TAILQ_FOREACH (subscription, &runtime->subscriptions, entry) {
         struct hf__cost_input input = cost_input(subscription);
         struct hf__cost cost = hf__cost_of(&input);
         sum += cost.pool_size;
@@ -136,7 +135,7 @@ static void size_pool(struct hf_runtime *runtime)
     runtime->pool_size = runtime->options.pool_size ? runtime->options.pool_size : sum;
     runtime->pool_ample = runtime->pool_size >= sum;
     runtime->held_allowed = 0;
-    TAILQ_FOREACH(subscription, &runtime->subscriptions, entry)
+    TAILQ_FOREACH (subscription, &runtime->subscriptions, entry)
         share_pool(subscription, sum);
     bound_calls(runtime);
     hf__pool_resize(runtime->pool, runtime->pool_size, reserved < runtime->pool_size ? reserved : runtime->pool_size - 1);
@@ -148,7 +147,7 @@ static hf_status spawn_all(struct hf_runtime *runtime, hf_error *err)
 {
     struct hf_subscription *subscription;
     hf_status status = HF_OK;
-    TAILQ_FOREACH(subscription, &runtime->subscriptions, entry)
+    TAILQ_FOREACH (subscription, &runtime->subscriptions, entry)
         if (status == HF_OK)
             status = hf__subscription_spawn(subscription, err);
     return status;
@@ -157,10 +156,9 @@ static hf_status spawn_all(struct hf_runtime *runtime, hf_error *err)
 static void undo(struct hf_runtime *runtime)
 {
     struct hf_subscription *subscription;
-    TAILQ_FOREACH(subscription, &runtime->subscriptions, entry)
+    TAILQ_FOREACH (subscription, &runtime->subscriptions, entry)
         hf__subscription_stop(subscription);
-    TAILQ_FOREACH(subscription, &runtime->subscriptions, entry)
-    {
+    TAILQ_FOREACH (subscription, &runtime->subscriptions, entry) {
         hf__subscription_join(subscription);
         hf__subscription_reset(subscription);
     }
@@ -204,7 +202,7 @@ hf_status hf_runtime_start(hf_runtime *runtime, hf_error *err)
         leave(runtime, HF__RUNTIME_OPEN);
         return status;
     }
-    TAILQ_FOREACH(subscription, &runtime->subscriptions, entry)
+    TAILQ_FOREACH (subscription, &runtime->subscriptions, entry)
         hf__subscription_go(subscription);
     leave(runtime, HF__RUNTIME_RUNNING);
     return HF_OK;

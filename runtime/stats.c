@@ -8,46 +8,49 @@
 #include "runtime/subscription.h"
 
 struct hf_stats {
-    struct hf_stat *list; /* names are owned */
+    struct entry {
+        char *path; /* what stat.name points to */
+        struct hf_stat stat;
+    } * list;
     size_t n, capacity;
 };
 
 static const struct hf__stat_text texts[] = {
-#define COUNTER_TEXT(name, unit, text) { #name, unit, text },
+#define COUNTER_TEXT(name, unit, text) {#name, unit, text},
     HF__COUNTER_MAP(COUNTER_TEXT)
 #undef COUNTER_TEXT
-    { "size", "connections", "the bound of the pool" },
-    { "reserved", "connections", "of the pool, for renewals alone" },
-    { "open", "connections", "open now" },
-    { "idle", "connections", "open and not in use" },
-    { "in_use", "connections", "in use now" },
-    { "waiting", "callers", "waiting for a connection" },
-    { "peak_open", "connections", "the most open at one moment" },
-    { "peak_in_use", "connections", "the most in use at one moment" },
-    { "opened", "connections", "opened so far" },
-    { "closed", "connections", "closed so far" },
-    { "broken", "connections", "lost, or closed after an error" },
-    { "connect_failures", "attempts", "to connect that failed" },
-    { "peak", "connections", "the most in use for this purpose at one moment" },
-    { "count", "checkouts", "how often a connection began to serve this purpose" },
-    { "seconds", "seconds", "that connections served this purpose, in total" },
-    { "timeouts", "callers", "that gave up waiting for a connection" },
-    { "p50", "milliseconds", "the median" },
-    { "p95", "milliseconds", "95 of 100 are not longer" },
-    { "p99", "milliseconds", "99 of 100 are not longer" },
-    { "max", "milliseconds", "the longest" },
-    { "workers", "threads", "that run handlers" },
-    { "in_work", "rows", "claimed and not settled" },
-    { "peak_in_work", "rows", "the most in work at one moment" },
-    { "ready", "rows", "claimed, waiting for a worker" },
-    { "in_work_seconds", "seconds", "that rows were in work, summed over the rows" },
-    { "held_per_delivery", "connections", "held for each delivery in work, on average, by the ledger" },
-    { "model_exceeded", "times", "that more connections held rows than the cost model allows" },
+        {"size", "connections", "the bound of the pool"},
+    {"reserved", "connections", "of the pool, for renewals alone"},
+    {"open", "connections", "open now"},
+    {"idle", "connections", "open and not in use"},
+    {"in_use", "connections", "in use now"},
+    {"waiting", "callers", "waiting for a connection"},
+    {"peak_open", "connections", "the most open at one moment"},
+    {"peak_in_use", "connections", "the most in use at one moment"},
+    {"opened", "connections", "opened so far"},
+    {"closed", "connections", "closed so far"},
+    {"broken", "connections", "lost, or closed after an error"},
+    {"connect_failures", "attempts", "to connect that failed"},
+    {"peak", "connections", "the most in use for this purpose at one moment"},
+    {"count", "checkouts", "how often a connection began to serve this purpose"},
+    {"seconds", "seconds", "that connections served this purpose, in total"},
+    {"timeouts", "callers", "that gave up waiting for a connection"},
+    {"p50", "milliseconds", "the median"},
+    {"p95", "milliseconds", "95 of 100 are not longer"},
+    {"p99", "milliseconds", "99 of 100 are not longer"},
+    {"max", "milliseconds", "the longest"},
+    {"workers", "threads", "that run handlers"},
+    {"in_work", "rows", "claimed and not settled"},
+    {"peak_in_work", "rows", "the most in work at one moment"},
+    {"ready", "rows", "claimed, waiting for a worker"},
+    {"in_work_seconds", "seconds", "that rows were in work, summed over the rows"},
+    {"held_per_delivery", "connections", "held for each delivery in work, on average, by the ledger"},
+    {"model_exceeded", "times", "that more connections held rows than the cost model allows"},
 };
 
 const struct hf__stat_text *hf__stat_text(const char *name)
 {
-    static const struct hf__stat_text unknown = { "", "", "" };
+    static const struct hf__stat_text unknown = {"", "", ""};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (strcmp(texts[i].name, name) == 0)
             return &texts[i];
@@ -58,14 +61,14 @@ static bool add(struct hf_stats *stats, char *path, const char *name, double val
 {
     if (stats->n == stats->capacity) {
         size_t capacity = stats->capacity ? 2 * stats->capacity : 256;
-        struct hf_stat *list = realloc(stats->list, capacity * sizeof *list);
+        struct entry *list = realloc(stats->list, capacity * sizeof *list);
         if (!list)
             return false;
         stats->list = list;
         stats->capacity = capacity;
     }
     const struct hf__stat_text *text = hf__stat_text(name);
-    stats->list[stats->n++] = (struct hf_stat){ path, text->description, text->unit, value };
+    stats->list[stats->n++] = (struct entry){path, {path, text->description, text->unit, value}};
     return true;
 }
 
@@ -77,20 +80,18 @@ static char *join(const char *path, const char *name)
     return joined;
 }
 
-static bool walk(struct hf_stats *stats, const char *path, const char *name, const json_t *value);
+static bool walk(struct hf_stats *stats, const char *path, const char *name, json_t *value);
 
-static bool walk_object(struct hf_stats *stats, const char *path, const json_t *object)
+static bool walk_object(struct hf_stats *stats, const char *path, json_t *object)
 {
     const char *key;
-    const json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)object, key, value)
-        if (!walk(stats, path, key, value))
-            return false;
+    json_t *value;
+    json_object_foreach(object, key, value) if (!walk(stats, path, key, value)) return false;
     return true;
 }
 
 /* "subscriptions": [..] is found under "subscription.0". */
-static bool walk_array(struct hf_stats *stats, const char *path, const json_t *array)
+static bool walk_array(struct hf_stats *stats, const char *path, json_t *array)
 {
     bool done = true;
     char *singular = strndup(path, strlen(path) - 1);
@@ -103,7 +104,7 @@ static bool walk_array(struct hf_stats *stats, const char *path, const json_t *a
     return singular && done;
 }
 
-static bool walk(struct hf_stats *stats, const char *path, const char *name, const json_t *value)
+static bool walk(struct hf_stats *stats, const char *path, const char *name, json_t *value)
 {
     char *joined = join(path, name);
     if (!joined)
@@ -145,15 +146,15 @@ bool hf_stats_at(const hf_stats *stats, size_t i, hf_stat *out)
 {
     if (i >= hf_stats_count(stats))
         return false;
-    *out = stats->list[i];
+    *out = stats->list[i].stat;
     return true;
 }
 
 bool hf_stats_find(const hf_stats *stats, const char *name, double *value)
 {
     for (size_t i = 0; i < hf_stats_count(stats); i++)
-        if (strcmp(stats->list[i].name, name) == 0) {
-            *value = stats->list[i].value;
+        if (strcmp(stats->list[i].path, name) == 0) {
+            *value = stats->list[i].stat.value;
             return true;
         }
     return false;
@@ -164,7 +165,7 @@ void hf_stats_free(hf_stats *stats)
     if (!stats)
         return;
     for (size_t i = 0; i < stats->n; i++)
-        free((char *)(uintptr_t)stats->list[i].name);
+        free(stats->list[i].path);
     free(stats->list);
     free(stats);
 }

@@ -98,7 +98,7 @@ static void copy_subscription(struct hf_subscription *subscription, struct copy 
     copy->peak_work = subscription->peak_work;
     copy->ready = subscription->n_ready;
     copy->in_work_seconds = (double)subscription->in_work_us / 1e6;
-    TAILQ_FOREACH(delivery, &subscription->work, work)
+    TAILQ_FOREACH (delivery, &subscription->work, work)
         if (delivery->state < HF__DELIVERY_SETTLING)
             copy->in_work_seconds += (double)(now_ns - delivery->claimed_ns) / 1e9;
     pthread_mutex_unlock(&subscription->lock);
@@ -139,8 +139,7 @@ static double seconds_of_kind(struct hf_runtime *runtime, const struct copy *cop
     const struct hf_subscription *subscription;
     double seconds = 0;
     size_t i = 0;
-    TAILQ_FOREACH(subscription, &runtime->subscriptions, entry)
-    {
+    TAILQ_FOREACH (subscription, &runtime->subscriptions, entry) {
         if (hf__table_kind(subscription->table) == kind)
             seconds += copies[i].in_work_seconds;
         i++;
@@ -154,8 +153,7 @@ static void put_subscriptions(struct writer *writer, json_t *into, struct hf_run
     struct hf_subscription *subscription;
     json_t *list = json_array();
     put(writer, into, "subscriptions", list);
-    TAILQ_FOREACH(subscription, &runtime->subscriptions, entry)
-    {
+    TAILQ_FOREACH (subscription, &runtime->subscriptions, entry) {
         double seconds = seconds_of_kind(runtime, copies, hf__table_kind(subscription->table));
         json_t *tree = subscription_tree(writer, subscription, &copies[subscription->index], pool, seconds);
         if (json_array_append_new(list, tree) != 0)
@@ -165,7 +163,8 @@ static void put_subscriptions(struct writer *writer, json_t *into, struct hf_run
 
 /* ---- the tree ---- */
 
-/* Subscriptions first: a row claimed in between then shows as a held connection too many, never as one too few; and the copies are short. */
+/* Subscriptions first: a row claimed in between then shows as a held connection too many, never as one too few; and the copies are short.
+ */
 static bool collect(struct hf_runtime *runtime, struct copy **copies, struct hf__pool_snapshot **pool)
 {
     struct hf_subscription *subscription;
@@ -173,7 +172,7 @@ static bool collect(struct hf_runtime *runtime, struct copy **copies, struct hf_
     *pool = calloc(1, sizeof **pool);
     if (!*copies || !*pool)
         return false;
-    TAILQ_FOREACH(subscription, &runtime->subscriptions, entry)
+    TAILQ_FOREACH (subscription, &runtime->subscriptions, entry)
         copy_subscription(subscription, &(*copies)[subscription->index]);
     if (runtime->pool)
         hf__pool_snapshot(runtime->pool, *pool);
@@ -182,7 +181,7 @@ static bool collect(struct hf_runtime *runtime, struct copy **copies, struct hf_
 
 json_t *hf__stats_tree(struct hf_runtime *runtime)
 {
-    struct writer writer = { false };
+    struct writer writer = {false};
     struct copy *copies = NULL;
     struct hf__pool_snapshot *pool = NULL;
     json_t *root = json_object();

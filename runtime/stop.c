@@ -30,7 +30,7 @@ static void enter(struct hf_runtime *runtime)
 static void each(struct hf_runtime *runtime, void (*call)(struct hf_subscription *subscription))
 {
     struct hf_subscription *subscription; /* the list does not change after the start */
-    TAILQ_FOREACH(subscription, &runtime->subscriptions, entry)
+    TAILQ_FOREACH (subscription, &runtime->subscriptions, entry)
         call(subscription);
 }
 
@@ -38,7 +38,7 @@ static size_t running(struct hf_runtime *runtime)
 {
     size_t n = 0;
     struct hf_subscription *subscription;
-    TAILQ_FOREACH(subscription, &runtime->subscriptions, entry)
+    TAILQ_FOREACH (subscription, &runtime->subscriptions, entry)
         n += hf__subscription_running(subscription);
     return n;
 }
@@ -46,7 +46,7 @@ static size_t running(struct hf_runtime *runtime)
 static bool ended(struct hf_runtime *runtime)
 {
     struct hf_subscription *subscription;
-    TAILQ_FOREACH(subscription, &runtime->subscriptions, entry)
+    TAILQ_FOREACH (subscription, &runtime->subscriptions, entry)
         if (!hf__subscription_ended(subscription))
             return false;
     return true;
@@ -82,15 +82,14 @@ static bool drain(struct hf_runtime *runtime, struct hf__deadline limit)
 static void fill_report(struct hf_runtime *runtime, hf_stop_report *report)
 {
     struct hf_subscription *subscription;
-    TAILQ_FOREACH(subscription, &runtime->subscriptions, entry)
-    {
+    TAILQ_FOREACH (subscription, &runtime->subscriptions, entry) {
         pthread_mutex_lock(&subscription->lock);
         const struct hf__counters *now = &subscription->count, *then = &subscription->at_stop;
-        report->settled += now->acked - then->acked + now->retried - then->retried + now->retried_later - then->retried_later + now->rejected -
-                           then->rejected;
+        report->settled += now->acked - then->acked + now->retried - then->retried + now->retried_later - then->retried_later +
+                           now->rejected - then->rejected;
         report->given_back += now->given_back - then->given_back;
-        report->failed += now->settle_errors - then->settle_errors + now->lease_lost - then->lease_lost + now->lost - then->lost + now->unknown -
-                          then->unknown;
+        report->failed += now->settle_errors - then->settle_errors + now->lease_lost - then->lease_lost + now->lost - then->lost +
+                          now->unknown - then->unknown;
         pthread_mutex_unlock(&subscription->lock);
         report->running += hf__subscription_running(subscription);
     }
@@ -157,7 +156,8 @@ hf_status hf_runtime_stop(hf_runtime *runtime, int64_t drain_ms, hf_stop_report 
         shut(runtime);
     status = write_report(runtime, report, err);
     if (status == HF_OK && !done)
-        status = hf__fail(err, HF_TIMEOUT, "%zu handlers still run after the drain limit of %lld ms; call hf_runtime_stop again to wait for them",
+        status = hf__fail(err, HF_TIMEOUT,
+                          "%zu handlers still run after the drain limit of %lld ms; call hf_runtime_stop again to wait for them",
                           running(runtime), (long long)drain_ms);
     return status;
 }
@@ -168,8 +168,7 @@ static bool nothing_in_work(struct hf_runtime *runtime)
 {
     bool nothing = true;
     struct hf_subscription *subscription;
-    TAILQ_FOREACH(subscription, &runtime->subscriptions, entry)
-    {
+    TAILQ_FOREACH (subscription, &runtime->subscriptions, entry) {
         pthread_mutex_lock(&subscription->lock);
         nothing = nothing && TAILQ_EMPTY(&subscription->work);
         pthread_mutex_unlock(&subscription->lock);
@@ -185,7 +184,7 @@ static hf_status read_pending(struct hf_runtime *runtime, bool *pending, hf_erro
     if (status != HF_OK)
         return status;
     *pending = false;
-    TAILQ_FOREACH(subscription, &runtime->subscriptions, entry)
+    TAILQ_FOREACH (subscription, &runtime->subscriptions, entry)
         if (status == HF_OK && !*pending)
             status = hf__plan_pending(subscription->plan, hf__checkout_conn(checkout), hf__runtime_deadline(runtime), pending, err);
     hf__pool_release(checkout);

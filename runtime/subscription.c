@@ -16,10 +16,9 @@
 
 static void free_groups(struct hf_subscription *subscription)
 {
-    char **groups = (char **)(uintptr_t)subscription->options.groups;
-    for (size_t i = 0; groups && i < subscription->options.n_groups; i++)
-        free(groups[i]);
-    free(groups);
+    for (size_t i = 0; subscription->groups && i < subscription->options.n_groups; i++)
+        free(subscription->groups[i]);
+    free(subscription->groups);
 }
 
 static hf_status copy_groups(struct hf_subscription *subscription, const struct hf_subscription_options *from, hf_error *err)
@@ -27,13 +26,13 @@ static hf_status copy_groups(struct hf_subscription *subscription, const struct 
     subscription->options.groups = NULL;
     if (from->n_groups == 0)
         return HF_OK;
-    char **groups = calloc(from->n_groups, sizeof *groups);
-    if (!groups)
+    subscription->groups = calloc(from->n_groups, sizeof *subscription->groups);
+    if (!subscription->groups)
         return hf__fail_memory(err);
-    subscription->options.groups = (const char *const *)groups;
+    subscription->options.groups = (const char *const *)subscription->groups;
     for (size_t i = 0; i < from->n_groups; i++) {
-        groups[i] = strdup(from->groups[i]);
-        if (!groups[i])
+        subscription->groups[i] = strdup(from->groups[i]);
+        if (!subscription->groups[i])
             return hf__fail_memory(err);
     }
     return HF_OK;
@@ -154,7 +153,8 @@ static void worker_main(void *arg)
     ended(worker);
 }
 
-static hf_status add_thread(struct hf_subscription *subscription, void (*run)(struct hf__worker *worker), struct hf__worker **out, hf_error *err)
+static hf_status add_thread(struct hf_subscription *subscription, void (*run)(struct hf__worker *worker), struct hf__worker **out,
+                            hf_error *err)
 {
     struct hf__worker *worker = &subscription->workers[subscription->n_threads];
     worker->subscription = subscription;
@@ -251,7 +251,7 @@ void hf__subscription_stop(struct hf_subscription *subscription)
 static struct hf_delivery *next_to_flag(struct hf_subscription *subscription)
 {
     struct hf_delivery *delivery;
-    TAILQ_FOREACH(delivery, &subscription->work, work)
+    TAILQ_FOREACH (delivery, &subscription->work, work)
         if (delivery->handling && !delivery->drained)
             break;
     return delivery;
@@ -273,7 +273,7 @@ void hf__subscription_give_up(struct hf_subscription *subscription)
         hf__delivery_cancel(delivery, HF_CANCEL_DRAIN);
     }
     rouse_all(subscription);
-    TAILQ_FOREACH(delivery, &subscription->work, work)
+    TAILQ_FOREACH (delivery, &subscription->work, work)
         hf__gate_wake(&delivery->changed);
     pthread_mutex_unlock(&subscription->lock);
 }
@@ -291,7 +291,7 @@ size_t hf__subscription_running(struct hf_subscription *subscription)
     size_t running = 0;
     const struct hf_delivery *delivery;
     pthread_mutex_lock(&subscription->lock);
-    TAILQ_FOREACH(delivery, &subscription->work, work)
+    TAILQ_FOREACH (delivery, &subscription->work, work)
         running += delivery->handling;
     pthread_mutex_unlock(&subscription->lock);
     return running;
@@ -380,8 +380,8 @@ void hf__claim_failed(struct hf_subscription *subscription, hf_status status, co
     bool news = !stopping && (!passing || subscription->failures > 5);
     pthread_mutex_unlock(&subscription->lock);
     if (news)
-        hf__log_noise(subscription, &subscription->claim_noise, passing ? HF_LOG_WARNING : HF_LOG_ERROR, "%s: a claim failed and is tried again: %s",
-                      subscription->table->display, err->message);
+        hf__log_noise(subscription, &subscription->claim_noise, passing ? HF_LOG_WARNING : HF_LOG_ERROR,
+                      "%s: a claim failed and is tried again: %s", subscription->table->display, err->message);
 }
 
 hf_status hf__claim_clock(struct hf_subscription *subscription, struct hf__conn *conn, hf_error *err)

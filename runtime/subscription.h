@@ -10,25 +10,25 @@
 #include "strategies/cost.h"
 
 /* What a subscription counts: name, unit, description. */
-#define HF__COUNTER_MAP(X)                                                                                \
-    X(claims, "statements", "claims sent")                                                                \
-    X(empty_claims, "statements", "claims that found nothing")                                            \
-    X(claim_errors, "statements", "claims that failed")                                                   \
-    X(claim_retries, "statements", "claims that the database asked to try again")                         \
-    X(claimed, "rows", "rows claimed")                                                                    \
-    X(acked, "rows", "rows done")                                                                         \
-    X(retried, "rows", "rows put back at once by their handler")                                          \
-    X(retried_later, "rows", "rows put back with a delay by their handler")                               \
-    X(rejected, "rows", "rows rejected by their handler")                                                 \
-    X(given_back, "rows", "rows given back at the stop, or because their handler never began")            \
-    X(lease_lost, "rows", "rows whose lease was taken by someone else before they were settled")          \
-    X(lost, "rows", "rows whose connection was lost, and with it the row")                                \
-    X(unknown, "rows", "rows whose settle was never answered and that cannot tell")                       \
-    X(settle_errors, "rows", "rows whose settle failed; they run again")                                  \
-    X(settle_retries, "rows", "settles tried again after a passing failure")                              \
-    X(renewals, "rows", "leases renewed")                                                                 \
+#define HF__COUNTER_MAP(X)                                                                                   \
+    X(claims, "statements", "claims sent")                                                                   \
+    X(empty_claims, "statements", "claims that found nothing")                                               \
+    X(claim_errors, "statements", "claims that failed")                                                      \
+    X(claim_retries, "statements", "claims that the database asked to try again")                            \
+    X(claimed, "rows", "rows claimed")                                                                       \
+    X(acked, "rows", "rows done")                                                                            \
+    X(retried, "rows", "rows put back at once by their handler")                                             \
+    X(retried_later, "rows", "rows put back with a delay by their handler")                                  \
+    X(rejected, "rows", "rows rejected by their handler")                                                    \
+    X(given_back, "rows", "rows given back at the stop, or because their handler never began")               \
+    X(lease_lost, "rows", "rows whose lease was taken by someone else before they were settled")             \
+    X(lost, "rows", "rows whose connection was lost, and with it the row")                                   \
+    X(unknown, "rows", "rows whose settle was never answered and that cannot tell")                          \
+    X(settle_errors, "rows", "rows whose settle failed; they run again")                                     \
+    X(settle_retries, "rows", "settles tried again after a passing failure")                                 \
+    X(renewals, "rows", "leases renewed")                                                                    \
     X(renewal_errors, "rows", "renewals that failed or were passed over; tried again while the lease holds") \
-    X(handler_timeouts, "rows", "handlers that ran longer than handler_timeout_ms")                       \
+    X(handler_timeouts, "rows", "handlers that ran longer than handler_timeout_ms")                          \
     X(cancelled, "rows", "deliveries flagged while their handler ran")
 
 struct hf__counters {
@@ -48,11 +48,11 @@ struct hf__worker {
     struct hf_subscription *subscription;
     void (*run)(struct hf__worker *worker);
     pthread_t thread;
-    bool started;               /* constant while threads run */
+    bool started; /* constant while threads run */
     struct hf__sleeper sleeper;
-    bool is_idle;               /* lease: on the idle list */
-    bool called;                /* held: by a worker that found a row: claim at once */
-    bool in_burst;              /* held: its turn came because another had found a row */
+    bool is_idle;  /* lease: on the idle list */
+    bool called;   /* held: by a worker that found a row: claim at once */
+    bool in_burst; /* held: its turn came because another had found a row */
     TAILQ_ENTRY(hf__worker) idle;
 };
 
@@ -64,17 +64,18 @@ struct hf_subscription {
     struct hf_runtime *runtime;
     size_t index;
     struct hf_table *table;
-    struct hf_subscription_options options; /* defaults filled in; groups are owned */
+    struct hf_subscription_options options; /* defaults filled in */
+    char **groups;                          /* what options.groups points to */
     hf_handler handler;
     void *ctx;
-    TAILQ_ENTRY(hf_subscription) entry;     /* guarded by the runtime's lock */
+    TAILQ_ENTRY(hf_subscription) entry; /* guarded by the runtime's lock */
 
     /* Written by start before any thread runs, constant while threads run. */
     struct hf__plan *plan;
     const struct hf__strategy *strategy;
-    struct hf__cost cost;       /* of the workers that run */
-    bool lease;                 /* which engine */
-    bool holds;                 /* a delivery in work holds a connection */
+    struct hf__cost cost; /* of the workers that run */
+    bool lease;           /* which engine */
+    bool holds;           /* a delivery in work holds a connection */
     int64_t lease_ns;
     size_t n_workers;           /* that run: fewer than asked when the pool is too small */
     struct hf__worker *workers; /* the n_workers, then the helpers: claimer, settler, renewer, watchdog */
@@ -90,16 +91,16 @@ struct hf_subscription {
 
     /* When the next claim is due: of the scout (held) or the claimer (lease). */
     int64_t next_poll_ns;
-    bool woken;           /* an enqueue: claim now. Stays set until a claim begins, so that none is missed */
-    unsigned failures;    /* claims that failed in a row */
-    bool wants_room;      /* lease: the claimer sleeps until there is room */
-    bool watchdog_idle;   /* the watchdog sleeps until a handler begins */
+    bool woken;               /* an enqueue: claim now. Stays set until a claim begins, so that none is missed */
+    unsigned failures;        /* claims that failed in a row */
+    bool wants_room;          /* lease: the claimer sleeps until there is room */
+    bool watchdog_idle;       /* the watchdog sleeps until a handler begins */
     struct hf__worker *scout; /* held: the one idle worker that polls, or that is claiming for it */
     struct hf__workers idle;  /* held: all that wait; lease: workers that have nothing to run */
 
-    struct hf__deliveries work;     /* every delivery that exists */
+    struct hf__deliveries work; /* every delivery that exists */
     size_t n_work, peak_work;
-    struct hf__deliveries ready;    /* lease: claimed, not begun, in claim order */
+    struct hf__deliveries ready; /* lease: claimed, not begun, in claim order */
     size_t n_ready;
     size_t running;                 /* lease: workers that run a handler */
     struct hf__deliveries leases;   /* lease: to be renewed, soonest first */
@@ -107,16 +108,17 @@ struct hf_subscription {
     struct hf__deliveries again;    /* lease: outcomes to be tried or looked at again at their time */
 
     struct hf__counters count;
-    struct hf__counters at_stop;    /* copied when the stop began */
-    int64_t in_work_us;             /* of rows whose outcome is decided */
-    double mean_handler_us;         /* moving mean; 0: none has ended yet */
+    struct hf__counters at_stop; /* copied when the stop began */
+    int64_t in_work_us;          /* of rows whose outcome is decided */
+    double mean_handler_us;      /* moving mean; 0: none has ended yet */
     struct hf__histogram handler_time;
     struct hf__noise claim_noise, settle_noise, renew_noise, handler_noise;
 };
 
 /* The public hf_subscribe makes one of checked options. */
-HF_CHECKED hf_status hf__subscription_new(struct hf_runtime *runtime, const struct hf_table *table, const struct hf_subscription_options *options,
-                                          hf_handler handler, void *ctx, struct hf_subscription **out, hf_error *err);
+HF_CHECKED hf_status hf__subscription_new(struct hf_runtime *runtime, const struct hf_table *table,
+                                          const struct hf_subscription_options *options, hf_handler handler, void *ctx,
+                                          struct hf_subscription **out, hf_error *err);
 void hf__subscription_free(struct hf_subscription *subscription); /* NULL is allowed; no thread of it runs */
 
 /* Makes the threads, which wait for _go. On an error those that exist have ended. */
@@ -126,9 +128,9 @@ void hf__subscription_go(struct hf_subscription *subscription);
 void hf__subscription_stop(struct hf_subscription *subscription);
 /* The drain limit is over: what has not begun goes back, what runs is flagged. */
 void hf__subscription_give_up(struct hf_subscription *subscription);
-bool hf__subscription_ended(struct hf_subscription *subscription); /* all threads have */
+bool hf__subscription_ended(struct hf_subscription *subscription);     /* all threads have */
 size_t hf__subscription_running(struct hf_subscription *subscription); /* handlers that run */
-void hf__subscription_join(struct hf_subscription *subscription);  /* waits for the threads, which are ending */
+void hf__subscription_join(struct hf_subscription *subscription);      /* waits for the threads, which are ending */
 /* Forgets threads and plan, as before start. */
 void hf__subscription_reset(struct hf_subscription *subscription);
 void hf__subscription_wake(struct hf_subscription *subscription);
@@ -156,9 +158,9 @@ int64_t hf__backoff_ns(unsigned failures, bool passing);
 /* What the threads run. */
 void hf__held_worker(struct hf__worker *worker);
 void hf__lease_worker(struct hf__worker *worker);
-void hf__lease_claimer(struct hf__worker *worker);
-void hf__lease_settler(struct hf__worker *worker);
-void hf__lease_renewer(struct hf__worker *worker);
-void hf__watchdog(struct hf__worker *worker);
+void hf__lease_claimer(struct hf__worker *claimer);
+void hf__lease_settler(struct hf__worker *settler);
+void hf__lease_renewer(struct hf__worker *renewer);
+void hf__watchdog(struct hf__worker *watchdog);
 
 #endif

@@ -67,7 +67,7 @@ bool hf__gate_wait(struct hf__gate *gate, pthread_mutex_t *mutex, struct hf__dea
 void hf__gate_wake(struct hf__gate *gate)
 {
     struct hf__gate_waiter *waiter;
-    TAILQ_FOREACH(waiter, &gate->waiters, entry)
+    TAILQ_FOREACH (waiter, &gate->waiters, entry)
         hf__rouse(&waiter->sleeper);
 }
 
@@ -105,7 +105,7 @@ hf_status hf__thread_start(struct hf_runtime *runtime, pthread_t *out, void (*ru
     struct start *start = malloc(sizeof *start);
     if (!start)
         return hf__fail_memory(err);
-    *start = (struct start){ runtime, run, arg };
+    *start = (struct start){runtime, run, arg};
     sigset_t blocked, before;
     only_faults(&blocked);
     int failed = pthread_sigmask(SIG_SETMASK, &blocked, &before);

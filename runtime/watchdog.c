@@ -11,8 +11,7 @@ static bool flag_one(struct hf_subscription *subscription, char **id, int64_t *n
     int64_t now_ns = hf__monotonic_ns(), limit_ns = subscription->options.handler_timeout_ms * INT64_C(1000000);
     struct hf_delivery *delivery;
     *next_ns = INT64_MAX;
-    TAILQ_FOREACH(delivery, &subscription->work, work)
-    {
+    TAILQ_FOREACH (delivery, &subscription->work, work) {
         if (!delivery->handling || delivery->timed_out)
             continue;
         int64_t end_ns = delivery->begun_ns + limit_ns;
@@ -48,8 +47,9 @@ void hf__watchdog(struct hf__worker *watchdog)
             continue;
         }
         pthread_mutex_unlock(&subscription->lock);
-        hf__log_noise(subscription, &subscription->handler_noise, HF_LOG_WARNING, "%s: the handler of row %s has run for more than %" PRId64 " ms",
-                      subscription->table->display, id ? id : "?", subscription->options.handler_timeout_ms);
+        hf__log_noise(subscription, &subscription->handler_noise, HF_LOG_WARNING,
+                      "%s: the handler of row %s has run for more than %" PRId64 " ms", subscription->table->display, id ? id : "?",
+                      subscription->options.handler_timeout_ms);
         free(id);
         pthread_mutex_lock(&subscription->lock);
     }

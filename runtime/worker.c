@@ -9,7 +9,7 @@
 
 #include "runtime/delivery.h"
 
-#define KEEP_NS INT64_C(1000000000)            /* how long a worker goes on with one connection */
+#define KEEP_NS INT64_C(1000000000)                /* how long a worker goes on with one connection */
 #define SETTLE_LIMIT_NS (60 * INT64_C(1000000000)) /* how long a connection to settle on is asked for */
 
 struct claim {
@@ -56,7 +56,7 @@ static bool wait_for_turn(struct hf__worker *worker)
 static void call_one(struct hf_subscription *subscription)
 {
     struct hf__worker *other;
-    TAILQ_FOREACH(other, &subscription->idle, idle)
+    TAILQ_FOREACH (other, &subscription->idle, idle)
         if (other != subscription->scout && !other->called) {
             other->called = true;
             hf__rouse(&other->sleeper);
@@ -138,7 +138,8 @@ static hf_status settle_connection(struct hf_delivery *delivery, hf_error *err)
     int64_t since = hf__monotonic_ns();
     hf_status status;
     do
-        status = hf__pool_acquire(subscription->runtime->pool, HF__PURPOSE_SETTLE, hf__call_deadline(subscription), &delivery->checkout, err);
+        status =
+            hf__pool_acquire(subscription->runtime->pool, HF__PURPOSE_SETTLE, hf__call_deadline(subscription), &delivery->checkout, err);
     while (status != HF_OK && status != HF_STOPPED && try_again(delivery, since));
     return status;
 }
@@ -161,20 +162,22 @@ static hf_status resolve(struct hf_delivery *delivery, struct hf__change *change
         status = settle_connection(delivery, err);
         if (status != HF_OK)
             break;
-        status = subscription->strategy->resolve(subscription->plan, hf__checkout_conn(delivery->checkout), change, hf__call_deadline(subscription),
-                                                 err);
+        status = subscription->strategy->resolve(subscription->plan, hf__checkout_conn(delivery->checkout), change,
+                                                 hf__call_deadline(subscription), err);
     } while (status != HF_OK && try_again(delivery, since));
     return status == HF_OK ? change->status : HF_UNKNOWN;
 }
 
-/* Sends the settle. The strategy tries passing failures again by itself; after it has answered the row, or the key, is let go in any case. */
+/* Sends the settle. The strategy tries passing failures again by itself; after it has answered the row, or the key, is let go in any case.
+ */
 static hf_status send(struct hf_delivery *delivery, hf_error *err)
 {
     struct hf_subscription *subscription = delivery->subscription;
     struct hf__change change = hf__delivery_change(delivery);
     delivery->sent = true;
     hf__checkout_purpose(delivery->checkout, HF__PURPOSE_SETTLE);
-    (void)subscription->strategy->settle(subscription->plan, hf__checkout_conn(delivery->checkout), &change, 1, hf__call_deadline(subscription), err);
+    (void)subscription->strategy->settle(subscription->plan, hf__checkout_conn(delivery->checkout), &change, 1,
+                                         hf__call_deadline(subscription), err);
     return change.status == HF_UNKNOWN ? resolve(delivery, &change, err) : change.status;
 }
 
@@ -194,7 +197,8 @@ static hf_status settle(struct hf_delivery *delivery, hf_error *err)
         return settle_connection(delivery, err) == HF_OK ? send(delivery, err) : err->status;
     bool held = hf__checkout_unpin(delivery->checkout);
     if (!held || is_lost(delivery))
-        return hf__fail(err, HF_LOST, "the connection that held row %s of table %s was lost while its handler ran; the database gave the row back", id,
+        return hf__fail(err, HF_LOST,
+                        "the connection that held row %s of table %s was lost while its handler ran; the database gave the row back", id,
                         table);
     return send(delivery, err);
 }
@@ -202,7 +206,7 @@ static hf_status settle(struct hf_delivery *delivery, hf_error *err)
 void hf__held_settle(struct hf_delivery *delivery)
 {
     struct hf_subscription *subscription = delivery->subscription;
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     hf_status status = settle(delivery, &err);
     if (status != HF_OK) {
         /* What still stands on this connection, a lock or a transaction, must not reach its next user. */
@@ -238,9 +242,10 @@ static void check_model(struct hf_subscription *subscription)
     if (rows + keys <= runtime->held_allowed)
         return;
     atomic_fetch_add(&runtime->model_exceeded, 1);
-    hf__log_noise(subscription, &subscription->claim_noise, HF_LOG_ERROR,
-                  "the cost model allows %zu connections to hold rows, but the ledger shows row_lock %zu and advisory_lock %zu: please report this",
-                  runtime->held_allowed, rows, keys);
+    hf__log_noise(
+        subscription, &subscription->claim_noise, HF_LOG_ERROR,
+        "the cost model allows %zu connections to hold rows, but the ledger shows row_lock %zu and advisory_lock %zu: please report this",
+        runtime->held_allowed, rows, keys);
 }
 
 /* The row's connection stays with the row, or goes back at once where the process holds it. */
@@ -311,7 +316,7 @@ static void deliver(struct hf__worker *worker, struct claim *claim, struct hf_de
 
 static hf_status claim_row(struct hf_subscription *subscription, struct claim *claim, struct hf__row **row, hf_error *err)
 {
-    struct hf__row *rows[1] = { NULL };
+    struct hf__row *rows[1] = {NULL};
     size_t n = 0;
     struct hf__conn *conn = hf__checkout_conn(claim->checkout);
     hf_status status = hf__claim_clock(subscription, conn, err);
@@ -331,13 +336,13 @@ static hf_status claim_row(struct hf_subscription *subscription, struct claim *c
 static bool claim_and_run(struct hf__worker *worker, struct claim *claim)
 {
     struct hf_subscription *subscription = worker->subscription;
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     struct hf__row *row = NULL;
     struct hf_delivery *delivery = hf__delivery_new(subscription);
     hf_status status = delivery ? connect_claim(subscription, claim, &err) : hf__fail_memory(&err);
     if (status == HF_OK)
         status = claim_row(subscription, claim, &row, &err);
-    if (row) {
+    if (delivery && row) {
         deliver(worker, claim, delivery, row);
         return true;
     }
@@ -359,7 +364,7 @@ static bool goes_on(struct hf_subscription *subscription)
 
 void hf__held_worker(struct hf__worker *worker)
 {
-    struct claim claim = { NULL, 0 };
+    struct claim claim = {NULL, 0};
     while (wait_for_turn(worker)) {
         while (claim_and_run(worker, &claim) && goes_on(worker->subscription))
             continue;

@@ -50,7 +50,7 @@ static void put_array(struct hf__sql *sql, enum hf__param param, const struct hf
     hf__sql_put(sql, "[]");
 }
 
-/* unnest(...) AS i(...): what is believed of each row. */
+/* unnest(...) AS i(...): what is believed of each row, and its place in the group, which tells apart a row that is there twice. */
 static void put_believed_rows(struct hf__sql *sql, const struct hf__plan *plan)
 {
     hf__sql_put(sql, "unnest(");
@@ -61,7 +61,7 @@ static void put_believed_rows(struct hf__sql *sql, const struct hf__plan *plan)
         hf__sql_put(sql, ", ");
         put_array(sql, HF__P_STOREDS, plan->role[HF__ROLE_ATTEMPT]);
     }
-    hf__sql_put(sql, HF__HAS(plan, ATTEMPT) ? ") AS i(id, token, stored)" : ") AS i(id, token)");
+    hf__sql_put(sql, HF__HAS(plan, ATTEMPT) ? ") WITH ORDINALITY AS i(id, token, stored, place)" : ") WITH ORDINALITY AS i(id, token, place)");
 }
 
 static void put_same(struct hf__sql *sql, const char *column, const char *believed)
@@ -89,8 +89,7 @@ static void ack_set(struct hf__sql *sql, const struct hf__plan *plan)
     put_believed_rows(sql, plan);
     hf__sql_put(sql, " WHERE ");
     put_matches(sql, plan);
-    hf__sql_put(sql, " RETURNING t.");
-    hf__sql_name(sql, HF__COLUMN(plan, ID));
+    hf__sql_put(sql, " RETURNING i.place");
 }
 
 /* A renewal passes over rows that someone has locked instead of waiting behind them. */
@@ -100,7 +99,7 @@ static void renew_set(struct hf__sql *sql, const struct hf__plan *plan)
     const char *id = HF__COLUMN(plan, ID);
     hf__sql_put(sql, "WITH mine AS (SELECT t.");
     hf__sql_name(sql, id);
-    hf__sql_put(sql, " AS id FROM ");
+    hf__sql_put(sql, " AS id, i.place FROM ");
     hf__sql_table(sql, plan->table);
     hf__sql_put(sql, " AS t JOIN ");
     put_believed_rows(sql, plan);
@@ -113,8 +112,7 @@ static void renew_set(struct hf__sql *sql, const struct hf__plan *plan)
     hf__sql_bind(sql, HF__P_EXPIRY);
     hf__sql_put(sql, " FROM mine WHERE u.");
     hf__sql_name(sql, id);
-    hf__sql_put(sql, " = mine.id RETURNING u.");
-    hf__sql_name(sql, id);
+    hf__sql_put(sql, " = mine.id RETURNING mine.place");
 }
 
 static void column_type(struct hf__sql *sql, enum hf__role role)

@@ -20,17 +20,6 @@ bool hf__group_is_one_statement(const struct hf__plan *plan)
     return plan->dialect->ack_set != NULL;
 }
 
-static int compare_id(const void *key, const void *element)
-{
-    return hf__value_compare(key, &(*(struct hf__row *const *)element)->id);
-}
-
-/* The place in the group of the row with this id, or NULL. */
-static struct hf__row *const *find_row(const struct group *group, const struct hf__value *id)
-{
-    return bsearch(id, group->rows, group->n, sizeof *group->rows, compare_id);
-}
-
 static struct hf__value nth_id(const void *ctx, size_t i)
 {
     return ((const struct group *)ctx)->rows[i]->id;
@@ -47,7 +36,7 @@ static struct hf__value nth_stored(const void *ctx, size_t i)
     return hf__int(hf__stored_attempt(group->plan, group->rows[i]));
 }
 
-/* One statement: what it returns is what matched. */
+/* One statement: what it returns is the places, from 1, of those that matched. */
 static hf_status apply_set(struct group *group, const struct hf__rendered *statement, hf_error *err)
 {
     struct hf__rows found;
@@ -63,8 +52,8 @@ static hf_status apply_set(struct group *group, const struct hf__rendered *state
         status = hf__sql_run(group->conn, statement, &group->args, &found, group->deadline, err);
     }
     for (size_t i = 0; status == HF_OK && i < found.count; i++) {
-        struct hf__row *const *row = find_row(group, hf__cell(&found, i, 0));
-        if (row) group->matched[row - group->rows] = true;
+        int64_t place;
+        if (hf__value_int(hf__cell(&found, i, 0), &place) && place >= 1 && (size_t)place <= group->n) group->matched[place - 1] = true;
     }
     hf__rows_free(&found);
     free(ids);
@@ -80,6 +69,23 @@ static bool is_believed(const struct group *group, const struct hf__row *row, co
     if (!hf__value_time(hf__cell(found, i, 1), &token_us) || token_us != row->token_us) return false;
     if (!HF__HAS(group->plan, ATTEMPT)) return true;
     return hf__value_int(hf__cell(found, i, 2), &stored) && stored == hf__stored_attempt(group->plan, row);
+}
+
+static int compare_id(const void *key, const void *element)
+{
+    return hf__value_compare(key, &(*(struct hf__row *const *)element)->id);
+}
+
+/* The place in the group of the row that was read, or NULL. A row that we lost and claimed again may be there twice; the database
+ * has the one that is believed. */
+static struct hf__row *const *find_believed(const struct group *group, const struct hf__rows *found, size_t i)
+{
+    const struct hf__value *id = hf__cell(found, i, 0);
+    struct hf__row *const *row = bsearch(id, group->rows, group->n, sizeof *group->rows, compare_id), *const *end = group->rows + group->n;
+    while (row && row > group->rows && compare_id(id, row - 1) == 0) row--;
+    for (; row && row < end && compare_id(id, row) == 0; row++)
+        if (is_believed(group, *row, found, i)) return row;
+    return NULL;
 }
 
 static void list_ids(struct group *group, const struct hf__value *ids, size_t n)
@@ -99,8 +105,8 @@ static hf_status apply_list(struct group *group, const struct hf__rendered *lock
     hf_status status = hf__sql_run(group->conn, &lock[hf__list_for(group->n)], &group->args, &found, group->deadline, err);
     size_t ours = 0;
     for (size_t i = 0; status == HF_OK && i < found.count; i++) {
-        struct hf__row *const *row = find_row(group, hf__cell(&found, i, 0));
-        if (!row || !is_believed(group, *row, &found, i)) continue;
+        struct hf__row *const *row = find_believed(group, &found, i);
+        if (!row) continue;
         group->matched[row - group->rows] = true;
         ids[ours++] = (*row)->id;
     }

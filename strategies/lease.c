@@ -121,9 +121,12 @@ static bool still_ours(const struct hf__plan *plan, const struct hf__row *row, c
     return !HF__HAS(plan, ATTEMPT) || seen->stored == hf__stored_attempt(plan, row);
 }
 
+/* By id; a row that we lost and claimed again may be there twice. */
 static int compare_rows(const void *left, const void *right)
 {
-    return hf__value_compare(&(*(struct hf__row *const *)left)->id, &(*(struct hf__row *const *)right)->id);
+    const struct hf__row *a = *(struct hf__row *const *)left, *b = *(struct hf__row *const *)right;
+    int order = hf__value_compare(&a->id, &b->id);
+    return order != 0 ? order : ((uintptr_t)a > (uintptr_t)b) - ((uintptr_t)a < (uintptr_t)b);
 }
 
 static int64_t renewed_expiry(struct hf__plan *plan, struct hf__row *const *rows, size_t n)
@@ -180,11 +183,6 @@ static hf_status renew_slice(struct hf__plan *plan, struct hf__conn *conn, struc
     return status;
 }
 
-static int compare_id(const void *key, const void *element)
-{
-    return hf__value_compare(key, &(*(struct hf__row *const *)element)->id);
-}
-
 /* Rows are always locked in id order, whatever the caller's order is. */
 static hf_status renew_sorted(struct hf__plan *plan, struct hf__conn *conn, struct hf__row *const *rows, size_t n, hf_status *statuses,
                               struct hf__deadline deadline, hf_error *err)
@@ -195,7 +193,7 @@ static hf_status renew_sorted(struct hf__plan *plan, struct hf__conn *conn, stru
     qsort(sorted, n, sizeof *sorted, compare_rows);
     hf_status status = renew_slice(plan, conn, sorted, n, answers, deadline, err);
     for (size_t i = 0; i < n; i++) {
-        struct hf__row **at = bsearch(&rows[i]->id, sorted, n, sizeof *sorted, compare_id);
+        struct hf__row **at = bsearch(&rows[i], sorted, n, sizeof *sorted, compare_rows);
         statuses[i] = at ? answers[at - sorted] : HF_TRANSIENT;
     }
     return status;

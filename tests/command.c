@@ -69,15 +69,17 @@ struct hf_test_place hf_test_place(enum hf__database database, const char *strat
 {
     struct hf_test_place place = {
         .database = database, .url = hf_test_url(database), .table = hf_test_scratch("jobs"), .strategy = strategy, .dir = scratch_dir()};
-    const char *json = hf_test_format("{ \"table\": \"%s\", \"columns\": { \"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\", "
-                                      "\"retry_after\": \"retry_after\", \"last_error\": \"last_error\"%s }",
-                                      place.table, special(strategy));
+    const char *json =
+        hf_test_format("{ \"table\": \"%s\", \"columns\": { \"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\", "
+                       "\"retry_after\": \"retry_after\", \"last_error\": \"last_error\"%s }",
+                       place.table, special(strategy));
     place.description = hf_test_write_file(place.dir, "table.json", json, strlen(json));
     hf_test_expect(hf_test_command(&place, "ddl", "--apply", NULL), 0);
     return place;
 }
 
-struct hf_test_child *hf_test_command_list(const struct hf_test_place *place, const char *name, const char *const *env, const char *const *arguments)
+struct hf_test_child *hf_test_command_list(const struct hf_test_place *place, const char *name, const char *const *env,
+                                           const char *const *arguments)
 {
     const char *argv[MAX_ARGUMENTS + 1] = {hf_test_program("holdfast"), name, "--db", place->url, "--table", place->description};
     size_t n = 6;

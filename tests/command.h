@@ -25,7 +25,8 @@ const char *hf_test_read_file(const char *path);
 /* Starts `holdfast NAME --db URL --table DESCRIPTION ARGUMENT...`; the arguments end with NULL. */
 struct hf_test_child *hf_test_command(const struct hf_test_place *place, const char *name, ...) __attribute__((sentinel));
 /* The same with settings of the environment. */
-struct hf_test_child *hf_test_command_list(const struct hf_test_place *place, const char *name, const char *const *env, const char *const *arguments);
+struct hf_test_child *hf_test_command_list(const struct hf_test_place *place, const char *name, const char *const *env,
+                                           const char *const *arguments);
 /* Waits for its end, which must be this exit status, and returns what it wrote: until the process ends. Frees it. */
 const char *hf_test_expect(struct hf_test_child *child, int code);       /* standard output */
 const char *hf_test_expect_error(struct hf_test_child *child, int code); /* standard error */

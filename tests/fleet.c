@@ -46,15 +46,6 @@ void hf_test_on_all(void (*test)(struct hf_test_kind kind))
     }
 }
 
-void hf_test_on_servers(void (*test)(struct hf_test_kind kind))
-{
-    for (size_t i = 0; i < hf_test_n_kinds; i++) {
-        if (hf_test_kinds[i].database != HF__SQLITE) {
-            test(hf_test_kinds[i]);
-        }
-    }
-}
-
 /* ---- workers ---- */
 
 struct hf_test_child *hf_test_fleet_start(const struct hf_test_fleet *fleet, ...)

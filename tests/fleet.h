@@ -14,10 +14,8 @@ void hf_test_fleet_open(struct hf_test_fleet *fleet, struct hf_test_kind kind, i
 void hf_test_fleet_close(struct hf_test_fleet *fleet);
 /* n rows, on an empty table; see hf_test_jobs_add. */
 void hf_test_fleet_add(struct hf_test_fleet *fleet, size_t n);
-/* Runs a test on every strategy of every database, or of those on servers. */
+/* Runs a test under every strategy of every database. */
 void hf_test_on_all(void (*test)(struct hf_test_kind kind));
-void hf_test_on_servers(void (*test)(struct hf_test_kind kind));
-
 /* Starts a worker with these options more; NULL ends them. */
 struct hf_test_child *hf_test_fleet_start(const struct hf_test_fleet *fleet, ...) __attribute__((sentinel));
 /* Waits until it claims. */

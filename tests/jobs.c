@@ -109,7 +109,7 @@ void hf_test_jobs_add(struct hf_test_jobs *jobs, hf_runtime *runtime, size_t n)
     free(list);
 }
 
-int64_t hf_test_jobs_count(struct hf_test_jobs *jobs, const char *where)
+int64_t hf_test_jobs_count(const struct hf_test_jobs *jobs, const char *where)
 {
     return hf_test_query_int(jobs->url, hf_test_format("SELECT count(*) FROM %s WHERE %s", jobs->name, where));
 }

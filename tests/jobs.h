@@ -40,7 +40,7 @@ void hf_test_jobs_close(struct hf_test_jobs *jobs);
 hf_runtime *hf_test_jobs_runtime(struct hf_test_jobs *jobs, const hf_runtime_options *options);
 /* n rows with ids 1 to n (on an empty table), payload "job ID". */
 void hf_test_jobs_add(struct hf_test_jobs *jobs, hf_runtime *runtime, size_t n);
-int64_t hf_test_jobs_count(struct hf_test_jobs *jobs, const char *where);
+int64_t hf_test_jobs_count(const struct hf_test_jobs *jobs, const char *where);
 
 /* For handlers: notes that a delivery begins, and that it ends. */
 size_t hf_test_run_begin(struct hf_test_jobs *jobs, const hf_delivery *delivery);

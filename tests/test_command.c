@@ -170,9 +170,9 @@ static void test_password_is_hidden(void)
     must_contain(place.url, password);
     const char *started = file_in(&place, "started");
     enqueue(&place, "postgresql://u:hold%3Af%40st@h/x");
-    struct hf_test_child *child =
-        hf_test_command(&place, "work", "--exec", hf_test_format("cat >%s; mv %s %s; sleep 30", file_in(&place, "s"), file_in(&place, "s"), started),
-                        "--drain-seconds", "0", NULL);
+    struct hf_test_child *child = hf_test_command(
+        &place, "work", "--exec", hf_test_format("cat >%s; mv %s %s; sleep 30", file_in(&place, "s"), file_in(&place, "s"), started),
+        "--drain-seconds", "0", NULL);
     wait_for_file(started);
     const char *line = command_line(child);
     must_contain(line, "***@");
@@ -296,7 +296,8 @@ static void enqueue_prints_ids(const struct hf_test_place *place)
     const char *ids = hf_test_expect(hf_test_command(place, "enqueue", "--payload", "x", "--count", "2500", NULL), 0);
     CU_ASSERT_EQUAL_FATAL(count_lines(ids), 2500);
     CU_ASSERT_EQUAL_FATAL(rows(place, "attempt = 1"), 2500);
-    const char *last = hf_test_format("%lld\n", (long long)hf_test_query_int(place->url, hf_test_format("SELECT max(id) FROM %s", place->table)));
+    const char *last =
+        hf_test_format("%lld\n", (long long)hf_test_query_int(place->url, hf_test_format("SELECT max(id) FROM %s", place->table)));
     must_be(ids + strlen(ids) - strlen(last), last);
 }
 
@@ -392,7 +393,8 @@ static void test_environment(void)
 {
     struct hf_test_place place = hf_test_place(HF__POSTGRES, "advisory");
     const char *seen = file_in(&place, "seen");
-    const char *const env[] = {"PGPASSWORD=a", "PGPASSFILE=b", "PGHOST=127.0.0.1", "MYSQL_PWD=c", "HOLDFAST_URL=d", "KEPT=e", "HOLDFAST_GROUP=f", NULL};
+    const char *const env[] = {"PGPASSWORD=a",   "PGPASSFILE=b", "PGHOST=127.0.0.1", "MYSQL_PWD=c",
+                               "HOLDFAST_URL=d", "KEPT=e",       "HOLDFAST_GROUP=f", NULL};
     const char *const arguments[] = {"--exec", hf_test_format("env >%s", seen), "--until-empty", NULL};
     enqueue(&place, "x");
     const char *id = only_text(&place, "id");
@@ -444,8 +446,9 @@ static void drain(const struct hf_test_place *place)
 {
     const char *started = file_in(place, "started");
     hf_test_expect(hf_test_command(place, "enqueue", "--count", "2", NULL), 0);
-    struct hf_test_child *child = hf_test_command(place, "work", "--exec", hf_test_format("touch %s; sleep 1; touch %s", started, file_in(place, "ended")),
-                                                  "--workers", "1", "--poll-ms", "50", NULL);
+    struct hf_test_child *child =
+        hf_test_command(place, "work", "--exec", hf_test_format("touch %s; sleep 1; touch %s", started, file_in(place, "ended")),
+                        "--workers", "1", "--poll-ms", "50", NULL);
     wait_for_file(started);
     hf_test_kill(child, SIGTERM);
     hf_test_expect(child, 0);
@@ -475,7 +478,8 @@ static void stopped_commands(const struct hf_test_place *place, bool second_sign
     const char *ended = file_in(place, "ended");
     enqueue(place, "x");
     struct hf_test_child *child = hf_test_command(
-        place, "work", "--exec", hf_test_format("sh -c 'trap \"sleep 0.5; touch %s; exit 0\" TERM; touch %s; while :; do sleep 0.05; done' & wait", ended, started),
+        place, "work", "--exec",
+        hf_test_format("sh -c 'trap \"sleep 0.5; touch %s; exit 0\" TERM; touch %s; while :; do sleep 0.05; done' & wait", ended, started),
         "--drain-seconds", second_signal ? "60" : "0.2", NULL);
     wait_for_file(started);
     hf_test_kill(child, SIGTERM);
@@ -523,6 +527,33 @@ static void test_time_limit(void)
     on_all(time_limit);
 }
 
+/* Gone, or only waiting for whoever inherited it to take notice. */
+static bool has_died(void *pid)
+{
+    const char *stat = hf_test_read_file(hf_test_format("/proc/%s/stat", (const char *)pid));
+    const char *state = strrchr(stat, ')');
+    return !state || state[2] == 'Z';
+}
+
+/* The row is free once its worker is dead, and someone else runs it: so the command must not go on. */
+static void test_sudden_death(void)
+{
+    struct hf_test_place place = hf_test_place(HF__POSTGRES, "row_lock");
+    const char *pids = file_in(&place, "pids");
+    enqueue(&place, "x");
+    struct hf_test_child *child =
+        hf_test_command(&place, "work", "--exec",
+                        hf_test_format("sleep 60 & echo $! >%s.0; mv %s.0 %s; trap '' TERM; wait; sleep 60", pids, pids, pids), NULL);
+    wait_for_file(pids);
+    hf_test_kill(child, SIGKILL);
+    hf_test_expect(child, HF_TEST_SIGNALLED + SIGKILL);
+    const char *pid = hf_test_read_file(pids);
+    pid = hf_test_format("%.*s", (int)strcspn(pid, "\n"), pid);
+    CU_ASSERT_TRUE_FATAL(hf_test_wait_until(has_died, (void *)(uintptr_t)pid, 10000));
+    hf_test_expect(work(&place, "true"), 0);
+    CU_ASSERT_EQUAL_FATAL(rows(&place, "1 = 1"), 0);
+}
+
 int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {
@@ -544,6 +575,7 @@ int main(int argc, char **argv)
         {"SIGTERM drains", test_drain},
         {"the drain limit stops commands", test_drain_limit},
         {"a second signal stops commands", test_second_signal},
+        {"a killed worker takes its commands along", test_sudden_death},
         {"a time limit stops a command", test_time_limit},
         CU_TEST_INFO_NULL,
     };

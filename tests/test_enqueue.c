@@ -32,10 +32,10 @@ static struct place open_place(enum hf__database database)
 {
     hf_error err = {0};
     struct place place = {.database = database, .url = hf_test_url(database), .name = hf_test_scratch("enqueue")};
-    const char *json =
-        hf_test_format("{ \"table\": \"%s\", \"columns\": { \"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\", \"retry_after\": "
-                       "\"retry_after\", \"last_error\": \"last_error\", \"locked_until\": \"locked_until\" } }",
-                       place.name);
+    const char *json = hf_test_format(
+        "{ \"table\": \"%s\", \"columns\": { \"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\", \"retry_after\": "
+        "\"retry_after\", \"last_error\": \"last_error\", \"locked_until\": \"locked_until\" } }",
+        place.name);
     HF_TEST_OK(hf_table_parse(json, strlen(json), &place.table, &err), &err);
     HF_TEST_OK(hf_runtime_open(place.url, NULL, &place.runtime, &err), &err);
     HF_TEST_OK(hf_table_create(place.runtime, place.table, &err), &err);
@@ -93,7 +93,8 @@ static void ids_in_order(struct place *place)
     CU_ASSERT_EQUAL_FATAL(hf_enqueued_count(ids), LENGTH(jobs));
     CU_ASSERT_PTR_NULL_FATAL(hf_enqueued_id(ids, LENGTH(jobs)));
     for (size_t i = 0; i < LENGTH(jobs); i++) {
-        const char *payload = hf_test_query_text(place->url, hf_test_format("SELECT payload FROM %s WHERE id = %s", place->name, hf_enqueued_id(ids, i)));
+        const char *payload =
+            hf_test_query_text(place->url, hf_test_format("SELECT payload FROM %s WHERE id = %s", place->name, hf_enqueued_id(ids, i)));
         CU_ASSERT_STRING_EQUAL_FATAL(payload, jobs[i].payload);
     }
     hf_enqueued_free(ids);
@@ -138,7 +139,8 @@ static void many(struct place *place)
     free(jobs);
     CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), N);
     for (size_t i = 0; i < N; i += 1250) {
-        const char *payload = hf_test_query_text(place->url, hf_test_format("SELECT payload FROM %s WHERE id = %s", place->name, hf_enqueued_id(ids, i)));
+        const char *payload =
+            hf_test_query_text(place->url, hf_test_format("SELECT payload FROM %s WHERE id = %s", place->name, hf_enqueued_id(ids, i)));
         CU_ASSERT_STRING_EQUAL_FATAL(payload, hf_test_format("%zu", i));
     }
     hf_enqueued_free(ids);

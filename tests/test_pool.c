@@ -12,7 +12,7 @@
 #include "tests/fake_driver.h"
 #include "tests/support.h"
 
-#define LONG_MS 20000 /* for what must happen; a failing test takes that long */
+#define LONG_MS INT64_C(20000) /* for what must happen; a failing test takes that long */
 
 static hf_error error;
 static struct hf__pool_snapshot snapshot;

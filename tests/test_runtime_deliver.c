@@ -18,7 +18,7 @@ static void on_all(void (*test)(struct hf_test_jobs *jobs))
 
 static hf_runtime *start(struct hf_test_jobs *jobs, size_t workers, hf_handler handler, void *ctx)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     hf_runtime *runtime = hf_test_jobs_runtime(jobs, NULL);
     hf_subscription_options options = HF_SUBSCRIPTION_OPTIONS_INIT;
     options.workers = workers;
@@ -30,7 +30,7 @@ static hf_runtime *start(struct hf_test_jobs *jobs, size_t workers, hf_handler h
 
 static void stop(hf_runtime *runtime)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     hf_stop_report report = HF_STOP_REPORT_INIT;
     HF_TEST_OK(hf_runtime_stop(runtime, 10000, &report, &err), &err);
     CU_ASSERT_EQUAL(report.running, 0);
@@ -43,7 +43,7 @@ static void stop(hf_runtime *runtime)
 
 static void wait_empty(hf_runtime *runtime)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     HF_TEST_OK(hf_runtime_wait_empty(runtime, 30000, &err), &err);
 }
 
@@ -254,12 +254,8 @@ static void deferred(void)
 int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {
-        { "every row runs once", every_row_runs_once },
-        { "outcomes", outcomes },
-        { "what a delivery costs", cost },
-        { "settling in the handler", settling_in_the_handler },
-        { "deferred", deferred },
-        CU_TEST_INFO_NULL,
+        {"every row runs once", every_row_runs_once},         {"outcomes", outcomes}, {"what a delivery costs", cost},
+        {"settling in the handler", settling_in_the_handler}, {"deferred", deferred}, CU_TEST_INFO_NULL,
     };
     return hf_test_main(argc, argv, "runtime_deliver", tests);
 }

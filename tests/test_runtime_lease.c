@@ -5,13 +5,13 @@
 
 #include "tests/jobs.h"
 
-static const enum hf__database databases[] = { HF__SQLITE, HF__POSTGRES, HF__MYSQL };
+static const enum hf__database databases[] = {HF__SQLITE, HF__POSTGRES, HF__MYSQL};
 
 static void on_all(void (*test)(struct hf_test_jobs *jobs))
 {
     for (size_t i = 0; i < sizeof databases / sizeof databases[0]; i++) {
         struct hf_test_jobs jobs;
-        hf_test_jobs_open(&jobs, (struct hf_test_kind){ databases[i], HF_LEASE }, 1);
+        hf_test_jobs_open(&jobs, (struct hf_test_kind){databases[i], HF_LEASE}, 1);
         test(&jobs);
         hf_test_jobs_close(&jobs);
     }
@@ -28,7 +28,7 @@ static hf_subscription_options quick(size_t workers)
 static hf_runtime *start(struct hf_test_jobs *jobs, const hf_runtime_options *runtime_options, const hf_subscription_options *options,
                          hf_handler handler)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     hf_runtime *runtime = hf_test_jobs_runtime(jobs, runtime_options);
     HF_TEST_OK(hf_subscribe(runtime, jobs->table, options, handler, jobs, NULL, &err), &err);
     HF_TEST_OK(hf_runtime_start(runtime, &err), &err);
@@ -37,7 +37,7 @@ static hf_runtime *start(struct hf_test_jobs *jobs, const hf_runtime_options *ru
 
 static void wait_and_stop(hf_runtime *runtime)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     HF_TEST_OK(hf_runtime_wait_empty(runtime, 60000, &err), &err);
     HF_TEST_OK(hf_runtime_stop(runtime, 10000, NULL, &err), &err);
 }
@@ -158,7 +158,7 @@ static void stolen_on(struct hf_test_jobs *jobs)
     hf_test_jobs_add(jobs, runtime, 1);
     CU_ASSERT_FATAL(hf_test_wait_until(has_run, jobs, 5000));
     hf_test_sql(jobs->url, hf_test_format("UPDATE %s SET locked_until = '2099-01-01 00:00:00', attempt = attempt + 1", jobs->name));
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     hf_stop_report report = HF_STOP_REPORT_INIT;
     HF_TEST_OK(hf_runtime_stop(runtime, 5000, &report, &err), &err);
     CU_ASSERT_EQUAL(report.failed, 1);
@@ -215,11 +215,11 @@ static void abandoned(void)
 int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {
-        { "handlers outlive their lease", handlers_outlive_their_lease },
-        { "pool of one", pool_of_one },
-        { "renewal against settle", renewal_against_settle },
-        { "stolen", stolen },
-        { "abandoned", abandoned },
+        {"handlers outlive their lease", handlers_outlive_their_lease},
+        {"pool of one", pool_of_one},
+        {"renewal against settle", renewal_against_settle},
+        {"stolen", stolen},
+        {"abandoned", abandoned},
         CU_TEST_INFO_NULL,
     };
     return hf_test_main(argc, argv, "runtime_lease", tests);

@@ -7,11 +7,10 @@
 
 /* Those whose deliveries hold a connection on a server. */
 static const struct hf_test_kind holding[] = {
-    { HF__POSTGRES, HF_ROW_LOCK }, { HF__POSTGRES, HF_ADVISORY_LOCK }, { HF__MYSQL, HF_ROW_LOCK }, { HF__MYSQL, HF_ADVISORY_LOCK }
-};
+    {HF__POSTGRES, HF_ROW_LOCK}, {HF__POSTGRES, HF_ADVISORY_LOCK}, {HF__MYSQL, HF_ROW_LOCK}, {HF__MYSQL, HF_ADVISORY_LOCK}};
 static const struct hf_test_kind serving[] = {
-    { HF__POSTGRES, HF_ROW_LOCK }, { HF__POSTGRES, HF_LEASE }, { HF__POSTGRES, HF_ADVISORY_LOCK },
-    { HF__MYSQL, HF_ROW_LOCK },    { HF__MYSQL, HF_LEASE },    { HF__MYSQL, HF_ADVISORY_LOCK },
+    {HF__POSTGRES, HF_ROW_LOCK}, {HF__POSTGRES, HF_LEASE}, {HF__POSTGRES, HF_ADVISORY_LOCK},
+    {HF__MYSQL, HF_ROW_LOCK},    {HF__MYSQL, HF_LEASE},    {HF__MYSQL, HF_ADVISORY_LOCK},
 };
 
 static void on(const struct hf_test_kind *kinds, size_t n, void (*test)(struct hf_test_jobs *jobs))
@@ -26,7 +25,7 @@ static void on(const struct hf_test_kind *kinds, size_t n, void (*test)(struct h
 
 static hf_runtime *start(struct hf_test_jobs *jobs, size_t workers, hf_handler handler)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     hf_runtime_options options = HF_RUNTIME_OPTIONS_INIT;
     hf_subscription_options subscription = HF_SUBSCRIPTION_OPTIONS_INIT;
     options.keepalive_ms = 500;
@@ -70,7 +69,7 @@ static bool enough_runs(void *arg)
 
 static void wait_for_runs(struct hf_test_jobs *jobs, size_t n)
 {
-    struct enough enough = { jobs, n };
+    struct enough enough = {jobs, n};
     CU_ASSERT_FATAL(hf_test_wait_until(enough_runs, &enough, 10000));
 }
 
@@ -94,7 +93,7 @@ static hf_outcome first_waits(hf_delivery *delivery, void *ctx)
 
 static void lost_under_a_handler_on(struct hf_test_jobs *jobs)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     atomic_store(&cancelled, 0);
     hf_runtime *runtime = start(jobs, 2, first_waits);
     hf_test_jobs_add(jobs, runtime, 1);
@@ -129,7 +128,7 @@ static hf_outcome quick(hf_delivery *delivery, void *ctx)
 
 static void storm_on(struct hf_test_jobs *jobs)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     hf_runtime *runtime = start(jobs, 4, quick);
     hf_test_jobs_add(jobs, runtime, 150);
     for (int i = 0; i < 6; i++) {
@@ -160,7 +159,7 @@ static void connections_die_again_and_again(void)
 
 static void away_on(struct hf_test_jobs *jobs)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     hf_runtime *runtime = start(jobs, 2, quick);
     hf_test_jobs_add(jobs, runtime, 1);
     HF_TEST_OK(hf_runtime_wait_empty(runtime, 10000, &err), &err);
@@ -185,9 +184,9 @@ static void the_table_is_away(void)
 int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {
-        { "lost under a handler", lost_under_a_handler },
-        { "connections die again and again", connections_die_again_and_again },
-        { "the table is away", the_table_is_away },
+        {"lost under a handler", lost_under_a_handler},
+        {"connections die again and again", connections_die_again_and_again},
+        {"the table is away", the_table_is_away},
         CU_TEST_INFO_NULL,
     };
     return hf_test_main(argc, argv, "runtime_lost", tests);

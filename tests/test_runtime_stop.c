@@ -19,7 +19,7 @@ static void on_all(void (*test)(struct hf_test_jobs *jobs))
 
 static hf_runtime *start(struct hf_test_jobs *jobs, size_t workers, size_t prefetch, hf_handler handler)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     hf_runtime *runtime = hf_test_jobs_runtime(jobs, NULL);
     hf_subscription_options options = HF_SUBSCRIPTION_OPTIONS_INIT;
     options.workers = workers;
@@ -43,7 +43,7 @@ static bool enough_runs(void *arg)
 
 static void wait_for_runs(struct hf_test_jobs *jobs, size_t n)
 {
-    struct enough enough = { jobs, n };
+    struct enough enough = {jobs, n};
     CU_ASSERT_FATAL(hf_test_wait_until(enough_runs, &enough, 10000));
 }
 
@@ -61,7 +61,7 @@ static hf_outcome two_seconds(hf_delivery *delivery, void *ctx)
 
 static void drained_on(struct hf_test_jobs *jobs)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     hf_stop_report report = HF_STOP_REPORT_INIT;
     hf_runtime *runtime = start(jobs, 4, SIZE_MAX, two_seconds);
     hf_test_jobs_add(jobs, runtime, 10);
@@ -99,7 +99,7 @@ static hf_outcome until_cancelled(hf_delivery *delivery, void *ctx)
 
 static void flagged_on(struct hf_test_jobs *jobs)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     hf_stop_report report = HF_STOP_REPORT_INIT;
     atomic_store(&flagged, 0);
     hf_runtime *runtime = start(jobs, 3, 4, until_cancelled);
@@ -146,7 +146,7 @@ static bool some_ready(void *arg)
 
 static void prefetched_on(struct hf_test_jobs *jobs)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     hf_stop_report report = HF_STOP_REPORT_INIT;
     if (jobs->kind.strategy != HF_LEASE)
         return;
@@ -184,7 +184,7 @@ static hf_outcome deaf(hf_delivery *delivery, void *ctx)
 
 static void deaf_on(struct hf_test_jobs *jobs)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     hf_stop_report report = HF_STOP_REPORT_INIT;
     atomic_store(&release, 0);
     hf_runtime *runtime = start(jobs, 2, SIZE_MAX, deaf);
@@ -221,7 +221,7 @@ static hf_outcome stops_itself(hf_delivery *delivery, void *ctx)
 
 static void misuse_on(struct hf_test_jobs *jobs)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     the_runtime = start(jobs, 1, 0, stops_itself);
     hf_test_jobs_add(jobs, the_runtime, 1);
     HF_TEST_OK(hf_runtime_wait_empty(the_runtime, 10000, &err), &err);
@@ -243,7 +243,7 @@ static void misuse(void)
 
 static void forked_on(struct hf_test_jobs *jobs)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     hf_runtime *runtime = start(jobs, 1, 0, two_seconds);
     hf_test_jobs_add(jobs, runtime, 1);
     wait_for_runs(jobs, 1);
@@ -267,7 +267,7 @@ static void forked(void)
 
 static void start_again_on(struct hf_test_jobs *jobs)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     hf_runtime *runtime = hf_test_jobs_runtime(jobs, NULL);
     HF_TEST_OK(hf_subscribe(runtime, jobs->table, NULL, two_seconds, jobs, NULL, &err), &err);
     hf_test_sql(jobs->url, hf_test_format("ALTER TABLE %s RENAME TO %s_away", jobs->name, jobs->name));
@@ -287,7 +287,7 @@ static void a_failed_start_can_be_repeated(void)
 
 static void never_started(void)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     hf_runtime *runtime = NULL;
     HF_TEST_STATUS(hf_runtime_open("nonsense://x", NULL, &runtime, &err), HF_INVALID, &err);
     HF_TEST_OK(hf_runtime_close(NULL), NULL);
@@ -298,14 +298,14 @@ static void never_started(void)
 int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {
-        { "drained", drained },
-        { "rows go back at the limit", rows_go_back_at_the_limit },
-        { "fetched ahead", fetched_ahead },
-        { "a handler that does not listen", a_handler_that_does_not_listen },
-        { "misuse", misuse },
-        { "forked", forked },
-        { "a failed start can be repeated", a_failed_start_can_be_repeated },
-        { "never started", never_started },
+        {"drained", drained},
+        {"rows go back at the limit", rows_go_back_at_the_limit},
+        {"fetched ahead", fetched_ahead},
+        {"a handler that does not listen", a_handler_that_does_not_listen},
+        {"misuse", misuse},
+        {"forked", forked},
+        {"a failed start can be repeated", a_failed_start_can_be_repeated},
+        {"never started", never_started},
         CU_TEST_INFO_NULL,
     };
     return hf_test_main(argc, argv, "runtime_stop", tests);

@@ -239,6 +239,43 @@ static void test_tokens(void)
     FOR_EACH_DATABASE(d) check_tokens(databases[d]);
 }
 
+/* A row that we lost and claimed again is in one group twice: the later claim alone is renewed and settled. */
+static void check_twice_in_a_group(enum hf__database database)
+{
+    struct bed bed;
+    struct hf__row *lost, *now, *neighbour;
+    hf_status statuses[3];
+    open_bed(&bed, database, lease);
+    put(&bed, "x", NULL);
+    CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, 1, &lost), 1);
+    hf_test_sql(bed.url, hf_test_format("UPDATE %s SET locked_until = NULL", bed.table_name));
+    CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, 1, &now), 1);
+    put(&bed, "y", NULL);
+    CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, 1, &neighbour), 1);
+    for (size_t first = 0; first < 2; first++) {
+        struct hf__row *rows[3] = { first ? now : lost, first ? lost : now, neighbour };
+        HF_TEST_OK(bed.strategy->renew(bed.plan, bed.conn, rows, 3, statuses, soon(), &bed.err), &bed.err);
+        CU_ASSERT_EQUAL(statuses[first], HF_LEASE_LOST);
+        CU_ASSERT_EQUAL(statuses[!first], HF_OK);
+        CU_ASSERT_EQUAL(statuses[2], HF_OK);
+    }
+    struct hf__change changes[3] = { { .row = lost, .action = HF__ACK }, { .row = now, .action = HF__ACK }, { .row = neighbour, .action = HF__ACK } };
+    HF_TEST_OK(bed.strategy->settle(bed.plan, bed.conn, changes, 3, soon(), &bed.err), &bed.err);
+    CU_ASSERT_EQUAL(changes[0].status, HF_LEASE_LOST);
+    CU_ASSERT_EQUAL(changes[1].status, HF_OK);
+    CU_ASSERT_EQUAL(changes[2].status, HF_OK);
+    CU_ASSERT_EQUAL(count_rows(&bed), 0);
+    hf__row_free(lost);
+    hf__row_free(now);
+    hf__row_free(neighbour);
+    close_bed(&bed);
+}
+
+static void test_twice_in_a_group(void)
+{
+    FOR_EACH_DATABASE(d) check_twice_in_a_group(databases[d]);
+}
+
 /* More rows than one list holds, of which one is gone. */
 static void check_large_group(enum hf__database database)
 {
@@ -678,6 +715,7 @@ int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = { { "outcomes", test_outcomes },
                             { "tokens", test_tokens },
+                            { "twice in a group", test_twice_in_a_group },
                             { "large group", test_large_group },
                             { "bad neighbour", test_bad_neighbour },
                             { "renewal passes over locked rows", test_renewal_passes_over },

@@ -11,9 +11,9 @@ linked() { # LIBRARY: the client libraries that it asks for, in order
 }
 
 build() { # NAME: with this database alone
-    "$cmake" -S "$source" -B "$work/$1" -DCMAKE_BUILD_TYPE=Debug -DHOLDFAST_WERROR=ON -DHOLDFAST_TESTS=OFF -DHOLDFAST_BENCH=OFF \
+    "$cmake" -S "$source" -B "$work/$1" -DCMAKE_BUILD_TYPE=None -DHOLDFAST_WERROR=ON -DHOLDFAST_TESTS=OFF -DHOLDFAST_BENCH=OFF \
         -DHOLDFAST_POSTGRES=OFF -DHOLDFAST_MYSQL=OFF -DHOLDFAST_SQLITE=OFF "-DHOLDFAST_$1=ON" &&
-        "$cmake" --build "$work/$1"
+        "$cmake" --build "$work/$1" -j 2
 }
 
 status=0
