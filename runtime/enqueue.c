@@ -237,16 +237,6 @@ static hf_status enqueue(const struct hf_table *table, const hf_job *jobs, size_
     return status;
 }
 
-static bool any_delay(const struct batch *batch)
-{
-    for (size_t i = 0; i < batch->n; i++) {
-        if (batch->jobs[i].delay_us > 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static hf_status insert_pooled(void *ctx, const struct hf_table *table, const struct batch *batch, char **ids, hf_error *err)
 {
     struct hf_runtime *runtime = ctx;
@@ -257,7 +247,7 @@ static hf_status insert_pooled(void *ctx, const struct hf_table *table, const st
     }
     struct hf__conn *conn = hf__checkout_conn(checkout);
     struct hf__deadline deadline = hf__runtime_deadline(runtime);
-    if (any_delay(batch) && hf__clock_due(runtime->clock)) {
+    if (hf__table_has(table, HF__ROLE_RETRY_AFTER) && hf__clock_due(runtime->clock)) { /* rows are due by the database's clock */
         status = hf__clock_measure(runtime->clock, conn, deadline, err);
     }
     if (status == HF_OK) {
