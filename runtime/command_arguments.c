@@ -37,20 +37,20 @@ static void overwrite(char *url, const char *blanked)
     memcpy(url, blanked, len < room ? len : room);
 }
 
-/* The value of --db, whatever it is: a connection string in keywords is refused later, but it is visible now. */
-static char *value_of_db(char *argument, const char *before)
+/* What to blank in an argument, or NULL: the value of --db, whatever it is (a connection string in keywords is refused later, but it is
+ * visible now), and any URL. */
+static char *find_secret(char *argument, const char *before)
 {
     static const char option[] = "--db=";
     if (strcmp(before, "--db") == 0) {
         return argument;
     }
-    return strncmp(argument, option, sizeof option - 1) == 0 ? argument + sizeof option - 1 : NULL;
+    return strncmp(argument, option, sizeof option - 1) == 0 ? argument + sizeof option - 1 : url_in(argument);
 }
 
 static bool hide(char *argument, const char *before)
 {
-    char *url = value_of_db(argument, before);
-    url = url ? url : url_in(argument);
+    char *url = find_secret(argument, before);
     if (!url || !*url) {
         return true;
     }

@@ -186,7 +186,7 @@ static int run(hf_runtime *runtime, const hf_table *table, void *ctx)
 static void free_enqueue(struct enqueue *enqueue)
 {
     for (size_t i = 0; i < enqueue->n_fields; i++) {
-        free((char *)(uintptr_t)enqueue->fields[i].column);
+        free((char *)enqueue->fields[i].column);
     }
     free(enqueue->fields);
     free(enqueue->file_bytes);

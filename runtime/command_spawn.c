@@ -56,8 +56,7 @@ static int set_actions(posix_spawn_file_actions_t *actions, int input)
 static int spawn_prepared(const struct hf__child_request *request, const posix_spawn_file_actions_t *actions,
                           const posix_spawnattr_t *attributes, pid_t *pid)
 {
-    char *const argv[] = {(char *)(uintptr_t) "sh", (char *)(uintptr_t) "-c", (char *)(uintptr_t) "--", (char *)(uintptr_t)request->command,
-                          NULL};
+    char *const argv[] = {"sh", "-c", "--", (char *)request->command, NULL};
     return posix_spawn(pid, "/bin/sh", actions, attributes, argv, request->environment);
 }
 

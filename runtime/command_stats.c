@@ -10,6 +10,7 @@ struct stats {
     bool json;
 };
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): the type is argp's */
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     (void)arg;

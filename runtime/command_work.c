@@ -142,7 +142,7 @@ static hf_status start(const struct hf__work *work, hf_runtime *runtime, const h
     options.groups = work->groups;
     options.n_groups = work->n_groups;
     options.handler_timeout_ms = work->timeout_ms;
-    hf_status status = hf_subscribe(runtime, table, &options, hf__work_handle, (void *)(uintptr_t)work, NULL, err);
+    hf_status status = hf_subscribe(runtime, table, &options, hf__work_handle, (void *)work, NULL, err);
     return status == HF_OK ? hf_runtime_start(runtime, err) : status;
 }
 

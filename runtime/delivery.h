@@ -12,6 +12,7 @@
  *
  * Invariants, all under the subscription's lock:
  *  - The outcome is decided once: by the handler's return, by hf_delivery_settle, or for a row that goes back unrun.
+ *  - Lease engine: one that is SETTLING is on `settling`, unless it is being renewed or has been sent.
  *  - While `renewing` is set the renewer owns the row's token: nobody sends a settle, and the delivery is on no settle list.
  *    The renewer passes it on when the renewal is answered. Once `sent` is set it is never renewed again.
  *  - The thread that moves it to SETTLING owns the checkout (held engine); in the lease engine the settler owns the row from then on.
@@ -88,7 +89,7 @@ void hf__delivery_begin(struct hf_delivery *delivery);
 /* Runs the handler, and what it deferred. True: the handler's return has decided the outcome, and the caller must settle.
  * False: hf_delivery_settle has. Not locked. */
 bool hf__delivery_run(struct hf_delivery *delivery);
-/* Locked: decides. */
+/* Locked: decides; in the lease engine the outcome is on its way to the settler with that. */
 void hf__delivery_decide(struct hf_delivery *delivery, enum hf__action action);
 /* What an outcome means for the row. */
 enum hf__action hf__action_of(hf_outcome outcome);
@@ -105,7 +106,7 @@ void hf__delivery_cancel(struct hf_delivery *delivery, hf_cancel why);
 
 /* Held engine: settles on the delivery's connection. Called by the thread that decided. */
 void hf__held_settle(struct hf_delivery *delivery);
-/* Lease engine, locked: on to the settler (or to the renewer first, which passes it on). */
+/* Lease engine, locked: a decided delivery goes on to the settler; while it is being renewed the renewer passes it on. */
 void hf__lease_settle(struct hf_delivery *delivery);
 /* Lease engine, locked: to the renewals, sorted by renew_ns; and out of them. */
 void hf__lease_watch(struct hf_delivery *delivery, int64_t renew_ns);

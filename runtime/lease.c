@@ -155,11 +155,9 @@ void hf__lease_worker(struct hf__worker *worker)
     pthread_mutex_lock(&subscription->lock);
     while ((delivery = next_ready(worker))) {
         pthread_mutex_unlock(&subscription->lock);
-        bool ours = hf__delivery_run(delivery);
+        (void)hf__delivery_run(delivery); /* whoever decided has passed it on to the settler */
         pthread_mutex_lock(&subscription->lock);
         subscription->running--;
-        if (ours)
-            hf__lease_settle(delivery);
         struct hf_delivery *last = hf__delivery_unref(delivery);
         if (!last)
             continue;

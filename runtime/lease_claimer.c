@@ -76,7 +76,6 @@ static void receive(struct hf_subscription *subscription, struct hf_delivery *de
     hf__lease_watch(delivery, sent_ns + subscription->lease_ns / 2);
     if (subscription->stopping) {
         hf__delivery_decide(delivery, HF__UNBEGUN);
-        hf__lease_settle(delivery);
         return;
     }
     TAILQ_INSERT_TAIL(&subscription->ready, delivery, queue);

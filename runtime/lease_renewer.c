@@ -29,7 +29,6 @@ static void give_back_ready(struct hf_delivery *delivery)
     TAILQ_REMOVE(&subscription->ready, delivery, queue);
     subscription->n_ready--;
     hf__delivery_decide(delivery, HF__UNBEGUN);
-    hf__lease_settle(delivery);
 }
 
 /* Under the lock: the lease has run out as far as this process can know. The outcome is still sent: the token in it decides. */

@@ -48,6 +48,8 @@ void hf__delivery_decide(struct hf_delivery *delivery, enum hf__action action)
     delivery->action = action;
     delivery->delay_us = action == HF__RETRY_AFTER ? delay_us(delivery) : 0;
     delivery->subscription->in_work_us += (hf__monotonic_ns() - delivery->claimed_ns) / 1000;
+    if (delivery->subscription->lease)
+        hf__lease_settle(delivery);
 }
 
 struct hf__change hf__delivery_change(struct hf_delivery *delivery)
@@ -170,9 +172,7 @@ hf_status hf_delivery_settle(hf_delivery *d, hf_outcome outcome, hf_error *err)
         pthread_mutex_unlock(&subscription->lock);
         return status;
     }
-    if (subscription->lease) {
-        hf__lease_settle(d);
-    } else {
+    if (!subscription->lease) {
         pthread_mutex_unlock(&subscription->lock);
         hf__held_settle(d);
         pthread_mutex_lock(&subscription->lock);

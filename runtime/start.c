@@ -95,8 +95,10 @@ static void share_pool(struct hf_subscription *subscription, size_t sum)
     size_t share = runtime->pool_size < sum ? runtime->pool_size * full.pool_size / sum : full.pool_size;
     if (share < full.minimum)
         share = full.minimum;
-    subscription->n_workers = hf__cost_workers_within(&input, share);
-    input.workers = subscription->n_workers;
+    input.workers = hf__cost_workers_within(&input, share);
+    pthread_mutex_lock(&subscription->lock); /* the statistics may be asked for already */
+    subscription->n_workers = input.workers;
+    pthread_mutex_unlock(&subscription->lock);
     subscription->cost = hf__cost_of(&input);
     subscription->holds = full.held_per_delivery > 0;
     runtime->held_allowed += subscription->cost.held;

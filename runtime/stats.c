@@ -43,6 +43,7 @@ static const struct hf__stat_text texts[] = {
     {"in_work", "rows", "claimed and not settled"},
     {"peak_in_work", "rows", "the most in work at one moment"},
     {"ready", "rows", "claimed, waiting for a worker"},
+    {"keyless", "rows", "due, and never run because they render no advisory key, as last seen"},
     {"in_work_seconds", "seconds", "that rows were in work, summed over the rows"},
     {"held_per_delivery", "connections", "held for each delivery in work, on average, by the ledger"},
     {"model_exceeded", "times", "that more connections held rows than the cost model allows"},
@@ -68,7 +69,9 @@ static bool add(struct hf_stats *stats, char *path, const char *name, double val
         stats->capacity = capacity;
     }
     const struct hf__stat_text *text = hf__stat_text(name);
-    stats->list[stats->n++] = (struct entry){path, {path, text->description, text->unit, value}};
+    struct entry *entry = &stats->list[stats->n++];
+    entry->path = path;
+    entry->stat = (struct hf_stat){path, text->description, text->unit, value};
     return true;
 }
 

@@ -9,8 +9,9 @@
 struct copy {
     struct hf__counters count;
     struct hf__histogram handler_time;
-    size_t n_work, peak_work, ready;
+    size_t n_workers, n_work, peak_work, ready;
     double in_work_seconds;
+    size_t keyless;
 };
 
 /* ---- writing: a failure to add shows in `failed`, so that the tree is whole or absent ---- */
@@ -94,10 +95,12 @@ static void copy_subscription(struct hf_subscription *subscription, struct copy 
     pthread_mutex_lock(&subscription->lock);
     copy->count = subscription->count;
     copy->handler_time = subscription->handler_time;
+    copy->n_workers = subscription->n_workers ? subscription->n_workers : subscription->options.workers;
     copy->n_work = subscription->n_work;
     copy->peak_work = subscription->peak_work;
     copy->ready = subscription->n_ready;
     copy->in_work_seconds = (double)subscription->in_work_us / 1e6;
+    copy->keyless = subscription->keyless;
     TAILQ_FOREACH (delivery, &subscription->work, work)
         if (delivery->state < HF__DELIVERY_SETTLING)
             copy->in_work_seconds += (double)(now_ns - delivery->claimed_ns) / 1e9;
@@ -120,13 +123,14 @@ static json_t *subscription_tree(struct writer *writer, struct hf_subscription *
     json_t *object = json_object();
     put(writer, object, "table", json_string(subscription->table->display));
     put(writer, object, "strategy", json_string(hf__strategy_kind_name(hf__table_kind(subscription->table))));
-    put_count(writer, object, "workers", subscription->n_workers ? subscription->n_workers : subscription->options.workers);
+    put_count(writer, object, "workers", copy->n_workers);
 #define PUT_COUNTER(name, unit, text) put_count(writer, object, #name, copy->count.name);
     HF__COUNTER_MAP(PUT_COUNTER)
 #undef PUT_COUNTER
     put_count(writer, object, "in_work", copy->n_work);
     put_count(writer, object, "peak_in_work", copy->peak_work);
     put_count(writer, object, "ready", copy->ready);
+    put_count(writer, object, "keyless", copy->keyless);
     put_real(writer, object, "in_work_seconds", copy->in_work_seconds);
     put_real(writer, object, "held_per_delivery", held_per_delivery(subscription, pool, kind_seconds));
     put_times(writer, object, "handler_ms", &copy->handler_time);

@@ -266,7 +266,6 @@ void hf__subscription_give_up(struct hf_subscription *subscription)
         TAILQ_REMOVE(&subscription->ready, delivery, queue);
         subscription->n_ready--;
         hf__delivery_decide(delivery, HF__UNBEGUN);
-        hf__lease_settle(delivery);
     }
     while ((delivery = next_to_flag(subscription))) {
         delivery->drained = true;

@@ -112,6 +112,8 @@ struct hf_subscription {
     int64_t in_work_us;          /* of rows whose outcome is decided */
     double mean_handler_us;      /* moving mean; 0: none has ended yet */
     struct hf__histogram handler_time;
+    size_t keyless;          /* advisory: due rows that render no key, as last seen */
+    int64_t keyless_next_ns, keyless_wait_ns;
     struct hf__noise claim_noise, settle_noise, renew_noise, handler_noise;
 };
 
@@ -148,6 +150,8 @@ void hf__claim_due_in(struct hf_subscription *subscription, int64_t delay_us);
 void hf__claim_failed(struct hf_subscription *subscription, hf_status status, const hf_error *err);
 /* Measures the clock again when that is due, on the connection of a claim. */
 HF_CHECKED hf_status hf__claim_clock(struct hf_subscription *subscription, struct hf__conn *conn, hf_error *err);
+/* Advisory, after a claim that found nothing: looks for rows that render no key, at growing intervals. Not locked. */
+HF_CHECKED hf_status hf__look_for_keyless(struct hf_subscription *subscription, struct hf__conn *conn, hf_error *err);
 /* Logs, rate-limited by noise. Not locked. */
 void hf__log_noise(struct hf_subscription *subscription, struct hf__noise *noise, hf_log_level level, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

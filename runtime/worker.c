@@ -329,6 +329,8 @@ static hf_status claim_row(struct hf_subscription *subscription, struct claim *c
     if (!stopping)
         status = subscription->strategy->claim(subscription->plan, conn, 1, hf__call_deadline(subscription), rows, &n, err);
     *row = status == HF_OK && n > 0 ? rows[0] : NULL;
+    if (status == HF_OK && n == 0 && !stopping)
+        status = hf__look_for_keyless(subscription, conn, err);
     return status;
 }
 

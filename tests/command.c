@@ -1,7 +1,6 @@
 #include "tests/command.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,21 +90,6 @@ struct hf_test_child *hf_test_command_list(const struct hf_test_place *place, co
         argv[n++] = *arguments;
     }
     return hf_test_start(argv, env);
-}
-
-struct hf_test_child *hf_test_command(const struct hf_test_place *place, const char *name, ...)
-{
-    const char *arguments[MAX_ARGUMENTS + 1] = {NULL};
-    va_list args;
-    va_start(args, name);
-    for (size_t n = 0; n < MAX_ARGUMENTS; n++) {
-        arguments[n] = va_arg(args, const char *);
-        if (!arguments[n]) {
-            break;
-        }
-    }
-    va_end(args);
-    return hf_test_command_list(place, name, NULL, arguments);
 }
 
 static const char *expect(struct hf_test_child *child, int code, const char *(*which)(struct hf_test_child *))

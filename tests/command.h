@@ -23,7 +23,7 @@ const char *hf_test_write_file(const char *dir, const char *name, const void *by
 const char *hf_test_read_file(const char *path);
 
 /* Starts `holdfast NAME --db URL --table DESCRIPTION ARGUMENT...`; the arguments end with NULL. */
-struct hf_test_child *hf_test_command(const struct hf_test_place *place, const char *name, ...) __attribute__((sentinel));
+#define hf_test_command(place, name, ...) hf_test_command_list(place, name, NULL, (const char *const[]){__VA_ARGS__})
 /* The same with settings of the environment. */
 struct hf_test_child *hf_test_command_list(const struct hf_test_place *place, const char *name, const char *const *env,
                                            const char *const *arguments);

@@ -35,10 +35,12 @@ static json_t *parsed(hf_runtime *runtime)
 {
     json_error_t error;
     char *text = hf_stats_json(runtime);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(text);
+    if (!text)
+        hf_test_fail("there is no JSON");
     json_t *tree = json_loads(text, 0, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(tree);
-    CU_ASSERT_PTR_NULL(strstr(text, "hold:f@st"));
+    if (text && strstr(text, "hold:f@st"))
+        hf_test_fail("a password is in the JSON");
     hf_free(text);
     return tree;
 }
