@@ -176,18 +176,6 @@ static hf_status open_runtime(const struct hf__target *target, const hf_runtime_
     return status;
 }
 
-static hf_status open_target(const struct hf__target *target, const hf_runtime_options *options, hf_runtime **runtime, hf_table **table,
-                             hf_error *err)
-{
-    hf_runtime_options logging = HF_RUNTIME_OPTIONS_INIT;
-    if (options) {
-        logging = *options;
-    }
-    logging.log = hf__command_log;
-    hf_status status = hf_table_load(target->table, table, err);
-    return status == HF_OK ? open_runtime(target, &logging, runtime, err) : status;
-}
-
 int hf__target_run(const struct hf__target *target, const hf_runtime_options *options,
                    int (*run)(hf_runtime *runtime, const hf_table *table, void *ctx), void *ctx)
 {
@@ -195,7 +183,11 @@ int hf__target_run(const struct hf__target *target, const hf_runtime_options *op
     hf_table *table = NULL;
     hf_runtime *runtime = NULL;
     int code = HF__EXIT_FAILED;
-    if (open_target(target, options, &runtime, &table, &err) == HF_OK) {
+    hf_status status = hf_table_load(target->table, &table, &err);
+    if (status == HF_OK) {
+        status = open_runtime(target, options, &runtime, &err);
+    }
+    if (status == HF_OK) {
         code = run(runtime, table, ctx);
     } else if (err.status != HF_OK) { /* else the message has been written */
         hf__command_fail(&err);

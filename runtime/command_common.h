@@ -34,8 +34,8 @@ void hf__command_log(void *ctx, hf_log_level level, const char *message);
 void hf__command_logf(hf_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *hf__level_name(hf_log_level level);
 
-/* Reads the description, opens a runtime that logs to stderr, calls run and closes both. options may be NULL. Returns what run returned,
- * or HF__EXIT_FAILED with the message written. */
+/* Reads the description, opens a runtime, calls run and closes both. options may be NULL. Returns what run returned, or
+ * HF__EXIT_FAILED with the message written. */
 int hf__target_run(const struct hf__target *target, const hf_runtime_options *options,
                    int (*run)(hf_runtime *runtime, const hf_table *table, void *ctx), void *ctx);
 /* The object on stdout, a line for each member; takes it, NULL is out of memory. Returns the exit status. */

@@ -105,16 +105,16 @@ static bool write_file(const char *path, const char *text)
     return fclose(file) == 0 && written;
 }
 
-/* Whole or not at all: under another name first. */
+/* Whole or not at all: under another name first. With text NULL only whether that could be done. */
 static int replace_file(const char *path, const char *text)
 {
     char *fresh = NULL;
     if (asprintf(&fresh, "%s.%ld", path, (long)getpid()) < 0) {
         return hf__command_fail_text("--stats-json %s: out of memory", path);
     }
-    int code = HF__EXIT_DONE;
-    if (!write_file(fresh, text) || rename(fresh, path) != 0) {
-        code = hf__command_fail_text("--stats-json %s: %s", path, strerror(errno));
+    bool done = write_file(fresh, text ? text : "") && (!text || rename(fresh, path) == 0);
+    int code = done ? HF__EXIT_DONE : hf__command_fail_text("--stats-json %s: %s", path, strerror(errno));
+    if (!done || !text) {
         unlink(fresh);
     }
     free(fresh);
@@ -150,6 +150,9 @@ static int run(hf_runtime *runtime, const hf_table *table, void *ctx)
 {
     const struct hf__work *work = ctx;
     hf_error err = {0};
+    if (work->stats_file && replace_file(work->stats_file, NULL) != HF__EXIT_DONE) {
+        return HF__EXIT_FAILED; /* now, and not after a day's work */
+    }
     if (start(work, runtime, table, &err) != HF_OK) {
         return hf__command_fail(&err);
     }
@@ -175,6 +178,7 @@ static int prepare_and_run(struct hf__work *work)
     }
     hf_runtime_options options = HF_RUNTIME_OPTIONS_INIT;
     options.pool_size = work->pool;
+    options.log = hf__command_log;
     return hf__target_run(&work->target, &options, run, work);
 }
 

@@ -291,3 +291,10 @@ hf_status hf__enqueue_native(enum hf__database database, void *native, const str
     hf__conn_close(conn);
     return status;
 }
+
+void hf_wake(hf_runtime *runtime, const hf_table *table)
+{
+    if (table && hf__runtime_usable(runtime, NULL) == HF_OK) {
+        hf__runtime_wake(runtime, table);
+    }
+}

@@ -121,7 +121,8 @@ static bool enough(void *arg)
 static void wait_runs(struct expected_runs expected, int64_t timeout_ms)
 {
     if (!hf_test_wait_until(enough, &expected, timeout_ms)) {
-        hf_test_fail("%s: %zu runs did not %s within %lld ms", expected.path, expected.n, expected.ended ? "end" : "begin", (long long)timeout_ms);
+        hf_test_fail("%s: %zu runs did not %s within %lld ms", expected.path, expected.n, expected.ended ? "end" : "begin",
+                     (long long)timeout_ms);
     }
 }
 

@@ -172,9 +172,11 @@ static const char *key_of(const struct hf_test_entry *run)
 static void apart(const struct hf_test_ledger *ledger, const char *(*what)(const struct hf_test_entry *run), const char *word)
 {
     size_t n = 0;
-    const struct hf_test_entry **open = calloc(ledger->n + 1, sizeof *open);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(open);
     const struct hf_test_entry *clash = NULL;
+    const struct hf_test_entry **open = calloc(ledger->n + 1, sizeof *open);
+    if (!open) {
+        abort();
+    }
     for (size_t i = 0; i < ledger->n && !clash; i++) {
         const struct hf_test_entry *run = &ledger->runs[i];
         size_t still = 0;
@@ -189,8 +191,8 @@ static void apart(const struct hf_test_ledger *ledger, const char *(*what)(const
     }
     free(open);
     if (clash) {
-        hf_test_fail("%s %s ran twice at the same time: row %s, attempt %lld, process %d began before the other run had ended", word, what(clash),
-                     clash->id, (long long)clash->attempt, clash->pid);
+        hf_test_fail("%s %s ran twice at the same time: row %s, attempt %lld, process %d began before the other run had ended", word,
+                     what(clash), clash->id, (long long)clash->attempt, clash->pid);
     }
 }
 
@@ -213,7 +215,9 @@ void hf_test_ledger_keys_apart(const struct hf_test_ledger *ledger)
 static size_t *count_runs(const struct hf_test_ledger *ledger, size_t n)
 {
     size_t *runs = calloc(n + 1, sizeof *runs);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(runs);
+    if (!runs) {
+        abort();
+    }
     for (size_t i = 0; i < ledger->n; i++) {
         int64_t id = id_of(&ledger->runs[i]);
         runs[id > 0 && (size_t)id <= n ? (size_t)id : 0]++;

@@ -1,4 +1,4 @@
-/* ctest: timeout=300 labels=e2e
+/* ctest: timeout=600 labels=e2e
  * The holdfast command, end to end, on all three databases. */
 #include <jansson.h>
 #include <signal.h>
@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "holdfast.h"
 #include "tests/command.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof(array)[0])
@@ -97,11 +98,12 @@ static void test_help(void)
 {
     static const char *const commands[] = {"ddl", "check", "enqueue", "work", "stats"};
     const char *help = hf_test_expect(bare("--help", NULL), 0);
-    must_contain(hf_test_expect(bare("--version", NULL), 0), "holdfast 0.1.0\n");
+    const char *version = hf_test_format("holdfast %s\n", hf_version());
+    must_contain(hf_test_expect(bare("--version", NULL), 0), version);
     for (size_t i = 0; i < LENGTH(commands); i++) {
         must_contain(help, commands[i]);
         must_contain(hf_test_expect(bare(commands[i], "--help"), 0), hf_test_format("Usage: holdfast %s", commands[i]));
-        must_contain(hf_test_expect(bare(commands[i], "--version"), 0), "holdfast 0.1.0\n");
+        must_contain(hf_test_expect(bare(commands[i], "--version"), 0), version);
     }
 }
 
@@ -440,6 +442,17 @@ static void test_until_empty(void)
     on_all(until_empty_writes_stats);
 }
 
+/* What cannot be written at the end is said at the start. */
+static void test_stats_file_refused(void)
+{
+    struct hf_test_place place = hf_test_place(HF__SQLITE, "lease");
+    enqueue(&place, "x");
+    struct hf_test_child *child =
+        hf_test_command(&place, "work", "--exec", "true", "--until-empty", "--stats-json", "/nowhere/stats.json", NULL);
+    must_contain(hf_test_expect_error(child, 1), "--stats-json /nowhere/stats.json: No such file");
+    CU_ASSERT_EQUAL_FATAL(rows(&place, "attempt = 1"), 1);
+}
+
 /* One worker, two rows: the first is in work when the signal comes, the second must stay. */
 static void drain(const struct hf_test_place *place)
 {
@@ -571,6 +584,7 @@ int main(int argc, char **argv)
         {"the environment of a command", test_environment},
         {"a command starts clean", test_child_is_clean},
         {"until empty, and the stats file", test_until_empty},
+        {"a stats file that cannot be written", test_stats_file_refused},
         {"SIGTERM drains", test_drain},
         {"the drain limit stops commands", test_drain_limit},
         {"a second signal stops commands", test_second_signal},

@@ -1,4 +1,4 @@
-/* ctest: timeout=180 labels=server */
+/* ctest: timeout=180 labels=server serial */
 #include <fcntl.h>
 #include <mysql.h>
 #include <netinet/in.h>

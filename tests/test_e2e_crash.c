@@ -13,7 +13,8 @@
 
 static struct hf_test_child *start_heir(const struct hf_test_fleet *fleet)
 {
-    struct hf_test_child *heir = hf_test_fleet_start(fleet, "--workers", "2", "--poll-ms", "50", "--handler", "ms:1", "--until-empty", NULL);
+    struct hf_test_child *heir =
+        hf_test_fleet_start(fleet, "--workers", "2", "--poll-ms", "50", "--handler", "ms:1", "--until-empty", NULL);
     hf_test_fleet_ready(heir);
     return heir;
 }
@@ -37,14 +38,15 @@ struct when {
 
 static struct when kill_now(const struct hf_test_fleet *fleet, struct hf_test_child *victim)
 {
-    bool lease = fleet->jobs.kind.strategy == HF_LEASE;
+    bool leased = fleet->jobs.kind.strategy == HF_LEASE;
+    int64_t lease_ns = leased ? LEASE_SECONDS * 1000000000LL : 0;
     int64_t asked_ns = hf__monotonic_ns();
-    int64_t left_ns = lease ? lease_left_ns(fleet) : 0;
+    int64_t left_ns = leased ? lease_left_ns(fleet) : 0;
     int64_t killed_ns = hf__monotonic_ns();
     hf_test_kill(victim, SIGKILL);
     CU_ASSERT_EQUAL(hf_test_wait(victim, LIMIT_MS), HF_TEST_SIGNALLED + SIGKILL);
-    CU_ASSERT(!lease || left_ns > 0);
-    return (struct when){lease ? asked_ns + left_ns : killed_ns, killed_ns + (lease ? LEASE_SECONDS * 1000000000LL : 0) + AT_ONCE_MS * 1000000LL};
+    CU_ASSERT(!leased || left_ns > 0);
+    return (struct when){leased ? asked_ns + left_ns : killed_ns, killed_ns + lease_ns + AT_ONCE_MS * 1000000LL};
 }
 
 /* The heir passes over the row while its handler runs: it does another one. */

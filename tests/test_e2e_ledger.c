@@ -20,13 +20,13 @@ struct gate {
 static hf_outcome wait_at_gate(hf_delivery *delivery, void *ctx)
 {
     struct gate *gate = ctx;
-    size_t run = hf_test_run_begin(&gate->jobs, delivery);
+    size_t mine = hf_test_run_begin(&gate->jobs, delivery);
     pthread_mutex_lock(&gate->lock);
     while (!gate->open) {
         pthread_cond_wait(&gate->opened, &gate->lock);
     }
     pthread_mutex_unlock(&gate->lock);
-    hf_test_run_end(&gate->jobs, run);
+    hf_test_run_end(&gate->jobs, mine);
     return HF_ACK;
 }
 
@@ -53,7 +53,8 @@ static const char *sessions_of(const struct gate *gate)
 static const char *open_transactions(const struct gate *gate)
 {
     if (gate->jobs.kind.database == HF__POSTGRES) {
-        return hf_test_format("SELECT count(*) FROM pg_stat_activity WHERE application_name = '%s' AND state = 'idle in transaction'", gate->name);
+        return hf_test_format("SELECT count(*) FROM pg_stat_activity WHERE application_name = '%s' AND state = 'idle in transaction'",
+                              gate->name);
     }
     return hf_test_format("SELECT count(*) FROM information_schema.innodb_trx WHERE trx_mysql_thread_id IN (%s)", sessions_of(gate));
 }
@@ -109,7 +110,8 @@ static int held_by(const struct gate *gate, hf_strategy strategy)
 /* At any one moment a lease subscription may be claiming or renewing, so that is asked until it is not. */
 static bool nothing_else_in_use(void *arg)
 {
-    return hf_test_stat(arg, "pool.in_use") <= hf_test_stat(arg, "pool.purposes.row_lock.in_use") + hf_test_stat(arg, "pool.purposes.advisory_lock.in_use");
+    return hf_test_stat(arg, "pool.in_use") <=
+           hf_test_stat(arg, "pool.purposes.row_lock.in_use") + hf_test_stat(arg, "pool.purposes.advisory_lock.in_use");
 }
 
 static void check_in_work(const struct gate *gate, hf_runtime *runtime)

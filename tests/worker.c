@@ -60,8 +60,8 @@ static void note(const struct work *work, char event, const hf_delivery *deliver
 {
     const char *key = hf_delivery_key(delivery);
     char *line = NULL;
-    int len = asprintf(&line, "%c %s %lld %ld %s %lld\n", event, hf_delivery_id(delivery), (long long)hf_delivery_attempt(delivery), (long)getpid(),
-                       key ? key : "-", (long long)now_ns());
+    int len = asprintf(&line, "%c %s %lld %ld %s %lld\n", event, hf_delivery_id(delivery), (long long)hf_delivery_attempt(delivery),
+                       (long)getpid(), key ? key : "-", (long long)now_ns());
     if (len < 0 || write(work->ledger_fd, line, (size_t)len) != len) {
         complain("%s: %s", work->ledger, strerror(errno));
         abort();
@@ -72,9 +72,10 @@ static void note(const struct work *work, char event, const hf_delivery *deliver
 static void sleep_us(long us)
 {
     struct timespec span = {us / 1000000, us % 1000000 * 1000};
-    while (nanosleep(&span, &span) != 0) {
-        continue;
-    }
+    int interrupted;
+    do {
+        interrupted = nanosleep(&span, &span);
+    } while (interrupted);
 }
 
 static hf_outcome handle(hf_delivery *delivery, void *ctx)
@@ -107,21 +108,34 @@ static size_t number(struct argp_state *state, const char *option, const char *a
     return (size_t)value;
 }
 
-static void handler_spec(struct argp_state *state, struct work *work, const char *arg)
+/* A number of milliseconds at *text, which is moved behind it; -1 if there is none. */
+static long milliseconds(char **text)
 {
-    int used = 0;
-    long from = 0;
-    long to = 0;
+    char *begin = *text;
+    long ms = strtol(begin, text, 10);
+    return *text == begin || ms > 1000000 ? -1 : ms;
+}
+
+static void handler_spec(struct argp_state *state, struct work *work, char *arg)
+{
+    bool uniform = strncmp(arg, "uniform:", 8) == 0;
+    char *rest = strchr(arg, ':');
     work->hang = strcmp(arg, "hang") == 0;
     if (work->hang) {
         return;
     }
-    if (sscanf(arg, "ms:%ld%n", &from, &used) == 1 && !arg[used]) {
-        to = from;
-    } else if (sscanf(arg, "uniform:%ld-%ld%n", &from, &to, &used) != 2 || arg[used]) {
+    if (!rest || (!uniform && strncmp(arg, "ms:", 3) != 0)) {
         argp_error(state, "--handler takes ms:N, uniform:A-B or hang, not %s", arg);
+        return;
     }
-    if (from < 0 || to < from || to > 1000000) {
+    rest++;
+    long from = milliseconds(&rest);
+    long to = from;
+    if (uniform && *rest == '-') {
+        rest++;
+        to = milliseconds(&rest);
+    }
+    if (*rest || from < 0 || to < from) {
         argp_error(state, "--handler %s: milliseconds from 0 to 1000000, the smaller first", arg);
     }
     work->from_us = from * 1000;
