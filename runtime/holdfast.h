@@ -208,7 +208,7 @@ HF_API void hf_wake(hf_runtime *runtime, const hf_table *table);
 
 /* ---- looking -------------------------------------------------------------------------------------------------------- */
 
-/* A number that the runtime counts. name is a path: "pool.open", "pool.purpose.row_lock.seconds", "subscription.0.acked". */
+/* A number that the runtime counts. name is a path: "pool.open", "pool.purposes.row_lock.seconds", "subscription.0.acked". */
 typedef struct hf_stat {
     const char *name, *description, *unit;
     double value;
