@@ -47,6 +47,7 @@ enum hf__relation_kind { HF__RELATION_NONE, HF__RELATION_TABLE, HF__RELATION_PAR
 struct hf__relation {
     enum hf__relation_kind kind; /* NONE: there is no such relation */
     char *engine;                /* MySQL: "InnoDB"; else NULL */
+    bool has_triggers;           /* PostgreSQL: a trigger or a foreign key, either way, may make a change fail; else false */
     struct hf__column *columns;
     size_t n_columns;
     struct hf__index *indexes;   /* usable ones only: valid, ready, visible */

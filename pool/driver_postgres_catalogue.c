@@ -40,7 +40,7 @@ static const char *text_at(const struct hf__rows *rows, size_t row, size_t colum
 /* ---- the relation ---- */
 
 static const char relation_sql[] =
-    "SELECT c.oid, c.relkind::text"
+    "SELECT c.oid, c.relkind::text, c.relhastriggers OR c.relkind = 'p'" /* a partition may have triggers of its own */
     " FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
     " WHERE c.relname::text = $1::text AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"
     " AND CASE WHEN $2::text IS NULL THEN pg_catalog.pg_table_is_visible(c.oid) ELSE n.nspname::text = $2::text END";
@@ -67,6 +67,7 @@ static hf_status read_relation(const struct reading *reading, const char *schema
     if (status == HF_OK && reading->rows->count > 0) {
         *oid = number_at(reading->rows, 0, 0);
         out->kind = relation_kind(text_at(reading->rows, 0, 1)[0]);
+        out->has_triggers = true_at(reading->rows, 0, 2);
     }
     return status;
 }

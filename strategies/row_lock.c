@@ -47,11 +47,18 @@ static bool writes(const struct hf__change *change)
     return change->action != HF__GIVE_BACK && change->action != HF__UNBEGUN;
 }
 
+/* A savepoint keeps the row's lock when the settle fails in passing. A plain table's settle, by id of a row that is locked, has nothing
+ * to fail of in passing, and changing a locked row below a savepoint costs PostgreSQL a multixact: only triggers and foreign keys need it. */
+static bool needs_savepoint(const struct hf__plan *plan)
+{
+    return plan->dialect->savepoint_saves_locks && plan->relation.has_triggers;
+}
+
 /* Undoes the failed try alone, if the row's lock survives that. */
 static bool may_try_again(struct hf__plan *plan, struct hf__conn *conn, hf_status status, unsigned attempt, struct hf__deadline deadline)
 {
     if (status != HF_TRANSIENT || conn->lost || attempt >= 8) return false;
-    if (plan->dialect->savepoint_saves_locks) {
+    if (needs_savepoint(plan)) {
         if (hf__conn_exec(conn, "ROLLBACK TO SAVEPOINT hf_settle", deadline, NULL) != HF_OK) return false;
     } else if (hf__conn_transaction(conn) != HF__TX_OPEN) {
         return false; /* a deadlock: the database has given the row to someone else already */
@@ -64,7 +71,7 @@ static hf_status write_changes(struct hf__plan *plan, struct hf__conn *conn, str
 {
     for (size_t i = 0; i < n; i++) {
         hf_status status = HF_OK;
-        if (plan->dialect->savepoint_saves_locks) status = hf__conn_exec(conn, "SAVEPOINT hf_settle", deadline, err);
+        if (needs_savepoint(plan)) status = hf__conn_exec(conn, "SAVEPOINT hf_settle", deadline, err);
         if (status != HF_OK) return status;
         unsigned attempt = 0;
         do {

@@ -464,6 +464,16 @@ static void let_it_claim(struct waiting *waiting)
     CU_ASSERT(hf_test_wait_until(claimed_again, waiting, 10000));
 }
 
+/* The key that the row has now is the one that is locked. */
+static void under_the_new_key(const struct work *work, const char *const keys[2])
+{
+    if (work->jobs.kind.database != HF__SQLITE) {
+        CU_ASSERT(is_free(work, keys[0]));
+        CU_ASSERT_FALSE(is_free(work, keys[1]));
+        CU_ASSERT_EQUAL(locks_held(work), 1);
+    }
+}
+
 static void changed_in_between(struct work *work, const struct change *change)
 {
     const char *keys[] = {hf_test_format("%s-old", work->jobs.name), hf_test_format("%s-new", work->jobs.name)};
@@ -479,8 +489,14 @@ static void changed_in_between(struct work *work, const struct change *change)
     hf_test_session_run(outside, hf_test_format("%s %s %s", change->statement[0], work->jobs.name, change->statement[1]));
     hf_test_session_run(outside, "COMMIT");
     hf__conn_close(outside);
+    if (change->runs > 0) {
+        hf_test_gate_await(&work->gate, change->runs);
+        under_the_new_key(work, keys);
+    }
+    hf_test_gate_open(&work->gate);
     let_it_claim(&waiting);
     wait_empty(waiting.runtime);
+    hf_test_gate_shut(&work->gate);
     nothing_left(work, keys, LENGTH(keys));
     stop(waiting.runtime);
     CU_ASSERT_EQUAL(work->jobs.n_runs - before, change->runs);
@@ -493,7 +509,6 @@ static void changed_in_between(struct work *work, const struct change *change)
 static void in_between_on(struct work *work)
 {
     with_processed_at(work);
-    hf_test_gate_open(&work->gate);
     for (size_t i = 0; i < LENGTH(changes); i++) {
         changed_in_between(work, &changes[i]);
         hf_test_sql(work->jobs.url, hf_test_format("DELETE FROM %s", work->jobs.name));
