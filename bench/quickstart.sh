@@ -34,7 +34,7 @@ quietly "building" cmake --build "$build" -j "$(nproc)" --target holdfast_comman
 holdfast=$PWD/$build/holdfast
 
 # No git needed: what lies in the source folders is a source file.
-find CMakeLists.txt cmake pool strategies runtime bench tests -type f | LC_ALL=C sort >"$work/files"
+find CMakeLists.txt .cmake pool strategies runtime bench tests -type f | LC_ALL=C sort >"$work/files"
 jobs=$(wc -l <"$work/files")
 while read -r path; do
     sha256sum "$path"
