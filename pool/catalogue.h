@@ -19,16 +19,16 @@ enum hf__column_kind {
 
 struct hf__column {
     char *name;
-    char *type;  /* as the database writes it, usable in a cast: "timestamp(3) with time zone", "bigint unsigned" */
+    char *type; /* as the database writes it, usable in a cast: "timestamp(3) with time zone", "bigint unsigned" */
     enum hf__column_kind kind;
-    unsigned bits;       /* integers: 8 to 64 */
+    unsigned bits; /* integers: 8 to 64 */
     bool is_unsigned;
-    unsigned precision;  /* times: digits of the fraction of a second, 0 to 6 */
-    uint64_t max_bytes;  /* text and bytes: 0 = no limit known */
-    uint64_t max_chars;  /* text: 0 = no limit known */
+    unsigned precision; /* times: digits of the fraction of a second, 0 to 6 */
+    uint64_t max_bytes; /* text and bytes: 0 = no limit known */
+    uint64_t max_chars; /* text: 0 = no limit known */
     bool nullable;
     bool has_default;
-    bool generated;      /* identity, auto-increment, rowid or a generated column: the database fills it */
+    bool generated; /* identity, auto-increment, rowid or a generated column: the database fills it */
 };
 
 struct hf__index {
@@ -36,10 +36,10 @@ struct hf__index {
     bool unique;
     bool primary;
     bool partial;
-    bool plain;          /* every part is a whole column, ascending, in the default NULL order: usable for a claim order */
-    char **columns;      /* n_columns names in order; NULL where a part is an expression */
+    bool plain;     /* every part is a whole column, ascending, in the default NULL order: usable for a claim order */
+    char **columns; /* n_columns names in order; NULL where a part is an expression */
     size_t n_columns;
-    char *predicate;     /* of a partial index, as the database writes it, else NULL */
+    char *predicate; /* of a partial index, as the database writes it, else NULL */
 };
 
 enum hf__relation_kind { HF__RELATION_NONE, HF__RELATION_TABLE, HF__RELATION_PARTITIONED, HF__RELATION_VIEW, HF__RELATION_OTHER };
@@ -50,7 +50,7 @@ struct hf__relation {
     bool has_triggers;           /* PostgreSQL: a trigger or a foreign key, either way, may make a change fail; else false */
     struct hf__column *columns;
     size_t n_columns;
-    struct hf__index *indexes;   /* usable ones only: valid, ready, visible */
+    struct hf__index *indexes; /* usable ones only: valid, ready, visible */
     size_t n_indexes;
 };
 

@@ -12,12 +12,12 @@ struct hf__deadline {
 
 int64_t hf__monotonic_ns(void);
 struct hf__deadline hf__never(void);
-struct hf__deadline hf__after_ms(int64_t ms);           /* saturates; a negative ms is now */
+struct hf__deadline hf__after_ms(int64_t ms); /* saturates; a negative ms is now */
 struct hf__deadline hf__at_ns(int64_t monotonic_ns);
 struct hf__deadline hf__sooner(struct hf__deadline a, struct hf__deadline b);
 bool hf__passed(struct hf__deadline deadline);
-int64_t hf__left_ns(struct hf__deadline deadline);      /* 0 once passed, INT64_MAX for never */
-int hf__left_poll_ms(struct hf__deadline deadline);     /* for poll(2): rounded up, -1 for never */
+int64_t hf__left_ns(struct hf__deadline deadline);  /* 0 once passed, INT64_MAX for never */
+int hf__left_poll_ms(struct hf__deadline deadline); /* for poll(2): rounded up, -1 for never */
 
 /* A condition on CLOCK_MONOTONIC. Returns 0 or an errno value. */
 int hf__cond_init(pthread_cond_t *cond);

@@ -27,8 +27,8 @@
 struct hf__server {
     enum hf__database database;
     bool mariadb;
-    int version;    /* major * 10000 + minor * 100 + patch: PostgreSQL 15.18 is 151800 and 9.5.3 is 90503, MariaDB 10.11.6 is 101106 */
-    char text[64];  /* "PostgreSQL 15.18", "MariaDB 10.11.6", "MySQL 9.7.0", "SQLite 3.40.1" */
+    int version;   /* major * 10000 + minor * 100 + patch: PostgreSQL 15.18 is 151800 and 9.5.3 is 90503, MariaDB 10.11.6 is 101106 */
+    char text[64]; /* "PostgreSQL 15.18", "MariaDB 10.11.6", "MySQL 9.7.0", "SQLite 3.40.1" */
 };
 
 enum hf__isolation { HF__ISOLATION_DEFAULT, HF__READ_COMMITTED, HF__REPEATABLE_READ, HF__SERIALIZABLE };
@@ -43,8 +43,8 @@ enum hf__transaction {
 
 /* SQL text that is prepared once for each connection. It must outlive every connection that ran it, or be forgotten first. */
 struct hf__statement {
-    const char *sql;  /* one statement; parameters $1.. on PostgreSQL, ? on MySQL, ?1.. or ? on SQLite */
-    uint64_t serial;  /* from hf__statement_serial(): unique in the process; 0: do not keep it prepared */
+    const char *sql; /* one statement; parameters $1.. on PostgreSQL, ? on MySQL, ?1.. or ? on SQLite */
+    uint64_t serial; /* from hf__statement_serial(): unique in the process; 0: do not keep it prepared */
 };
 uint64_t hf__statement_serial(void);
 
@@ -60,14 +60,14 @@ struct hf__session_options {
 struct hf__conn {
     const struct hf__driver *driver;
     struct hf__server server;
-    pid_t owner;      /* a forked child never speaks on its parent's connection: every wrapper checks it */
-    bool lost;        /* set once, by the driver: nothing but close helps */
-    bool retire;      /* set by the driver or its user: close on return */
-    bool borrowed;    /* the native handle belongs to the caller: close leaves it alone, the session is not set up */
-    bool pooler;      /* no session state, no named prepared statements */
+    pid_t owner;   /* a forked child never speaks on its parent's connection: every wrapper checks it */
+    bool lost;     /* set once, by the driver: nothing but close helps */
+    bool retire;   /* set by the driver or its user: close on return */
+    bool borrowed; /* the native handle belongs to the caller: close leaves it alone, the session is not set up */
+    bool pooler;   /* no session state, no named prepared statements */
 };
 
-#define HF__DRIVER_NOTICES_CLOSE 1u  /* alive() sees a session that the server ended */
+#define HF__DRIVER_NOTICES_CLOSE 1u /* alive() sees a session that the server ended */
 
 struct hf__driver {
     size_t size; /* of this struct: slots are only ever appended (pipelining will be) */
@@ -90,14 +90,16 @@ struct hf__driver {
      * one statement). */
     hf_status (*exec)(struct hf__conn *conn, const char *sql, struct hf__deadline deadline, hf_error *err);
 
-    hf_status (*begin)(struct hf__conn *conn, enum hf__isolation isolation, enum hf__sqlite_mode mode, struct hf__deadline deadline, hf_error *err);
+    hf_status (*begin)(struct hf__conn *conn, enum hf__isolation isolation, enum hf__sqlite_mode mode, struct hf__deadline deadline,
+                       hf_error *err);
     /* A commit that the server answers with ROLLBACK is HF_DATABASE. HF_LOST and HF_TIMEOUT: the outcome is not known. */
     hf_status (*commit)(struct hf__conn *conn, struct hf__deadline deadline, hf_error *err);
     hf_status (*rollback)(struct hf__conn *conn, struct hf__deadline deadline, hf_error *err);
     enum hf__transaction (*transaction)(struct hf__conn *conn); /* what the protocol knows; no round trip */
 
     bool (*alive)(struct hf__conn *conn); /* no round trip: false (and conn->lost) if the server is seen to have closed it */
-    hf_status (*ping)(struct hf__conn *conn, struct hf__deadline deadline, hf_error *err); /* one round trip; allowed inside a transaction */
+    hf_status (*ping)(struct hf__conn *conn, struct hf__deadline deadline,
+                      hf_error *err); /* one round trip; allowed inside a transaction */
     /* Back to how connect left it: rolls back, resets what a user of the native handle may have changed, sets up the session again. */
     hf_status (*reset)(struct hf__conn *conn, struct hf__deadline deadline, hf_error *err);
 

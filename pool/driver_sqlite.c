@@ -358,7 +358,8 @@ static hf_status begin(struct hf__conn *conn, enum hf__isolation isolation, enum
     if (transaction(conn) != HF__TX_NONE) {
         return hf__fail(err, HF_MISUSE, "a transaction is already open on this connection");
     }
-    hf_status status = mode == HF__DEFERRED ? exec_in_call(s, statements[mode], deadline, err) : write_in_call(s, statements[mode], deadline, err);
+    hf_status status =
+        mode == HF__DEFERRED ? exec_in_call(s, statements[mode], deadline, err) : write_in_call(s, statements[mode], deadline, err);
     s->begun = status == HF_OK;
     return status;
 }

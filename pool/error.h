@@ -14,8 +14,8 @@ hf_status hf__fail(hf_error *err, hf_status status, const char *format, ...) __a
 hf_status hf__fail_native(hf_error *err, hf_status status, int native_code, const char *sqlstate, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-/* Puts the formatted text and ": " before the message that err already has, and keeps the rest. Returns err's status; with err NULL there is
- * none to return, so return the status you have, not this function's. */
+/* Puts the formatted text and ": " before the message that err already has, and keeps the rest. Returns err's status; with err NULL there
+ * is none to return, so return the status you have, not this function's. */
 hf_status hf__fail_context(hf_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 hf_status hf__fail_memory(hf_error *err);

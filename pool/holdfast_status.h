@@ -14,23 +14,23 @@ extern "C" {
 #define HF_CHECKED __attribute__((warn_unused_result))
 
 /* Every status once: name, number, text. The numbers never change. */
-#define HF_STATUS_MAP(X)                                                              \
-    X(OK, 0, "ok")                                                                    \
-    X(INVALID, 1, "an argument, a setting or a table description is not valid")       \
-    X(MISUSE, 2, "called in a state or from a thread that does not allow it")         \
-    X(NO_MEMORY, 3, "out of memory")                                                  \
-    X(SYSTEM, 4, "the operating system refused")                                      \
-    X(UNREACHABLE, 5, "the database cannot be reached")                               \
-    X(DENIED, 6, "the database refused the login or a right")                         \
-    X(SERVER_TOO_OLD, 7, "the server is older than the strategy needs")               \
-    X(UNSUPPORTED, 8, "this database or this build does not offer it")                \
-    X(DATABASE, 9, "the database refused the statement")                              \
-    X(TRANSIENT, 10, "the database asks to try again")                                \
-    X(TIMEOUT, 11, "the time limit passed")                                           \
-    X(LOST, 12, "the connection is gone, and with it the row that it held")           \
-    X(LEASE_LOST, 13, "the lease is no longer ours; nothing was changed")             \
-    X(UNKNOWN, 14, "the answer never came and the row cannot tell what happened")     \
-    X(BUSY, 15, "still in use")                                                       \
+#define HF_STATUS_MAP(X)                                                          \
+    X(OK, 0, "ok")                                                                \
+    X(INVALID, 1, "an argument, a setting or a table description is not valid")   \
+    X(MISUSE, 2, "called in a state or from a thread that does not allow it")     \
+    X(NO_MEMORY, 3, "out of memory")                                              \
+    X(SYSTEM, 4, "the operating system refused")                                  \
+    X(UNREACHABLE, 5, "the database cannot be reached")                           \
+    X(DENIED, 6, "the database refused the login or a right")                     \
+    X(SERVER_TOO_OLD, 7, "the server is older than the strategy needs")           \
+    X(UNSUPPORTED, 8, "this database or this build does not offer it")            \
+    X(DATABASE, 9, "the database refused the statement")                          \
+    X(TRANSIENT, 10, "the database asks to try again")                            \
+    X(TIMEOUT, 11, "the time limit passed")                                       \
+    X(LOST, 12, "the connection is gone, and with it the row that it held")       \
+    X(LEASE_LOST, 13, "the lease is no longer ours; nothing was changed")         \
+    X(UNKNOWN, 14, "the answer never came and the row cannot tell what happened") \
+    X(BUSY, 15, "still in use")                                                   \
     X(STOPPED, 16, "the runtime is stopping")
 
 typedef enum hf_status {

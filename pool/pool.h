@@ -9,17 +9,17 @@ struct hf__pool;
 struct hf__checkout;
 
 struct hf__pool_options {
-    const struct hf__url *url;      /* copied by reference: must outlive the pool */
-    size_t size;                    /* the bound: connections open, being opened and being closed never exceed it; >= 1 */
-    size_t reserved;                /* of them, for those acquired for HF__PURPOSE_RENEW alone; < size */
-    int64_t connect_timeout_ms;     /* 0: 5,000 */
-    int64_t max_lifetime_ms;        /* 0: 30 min; each connection's own is shortened by up to a fifth, at random */
-    int64_t idle_check_ms;          /* 0: 5,000: a connection idle for longer is pinged before it is handed out */
-    int64_t idle_close_ms;          /* 0: 10 min: a connection idle for longer is closed; -1: never */
-    int64_t keepalive_ms;           /* 0: 10,000: a pinned connection is pinged this often, and looked at every tenth of it */
+    const struct hf__url *url;              /* copied by reference: must outlive the pool */
+    size_t size;                            /* the bound: connections open, being opened and being closed never exceed it; >= 1 */
+    size_t reserved;                        /* of them, for those acquired for HF__PURPOSE_RENEW alone; < size */
+    int64_t connect_timeout_ms;             /* 0: 5,000 */
+    int64_t max_lifetime_ms;                /* 0: 30 min; each connection's own is shortened by up to a fifth, at random */
+    int64_t idle_check_ms;                  /* 0: 5,000: a connection idle for longer is pinged before it is handed out */
+    int64_t idle_close_ms;                  /* 0: 10 min: a connection idle for longer is closed; -1: never */
+    int64_t keepalive_ms;                   /* 0: 10,000: a pinned connection is pinged this often, and looked at every tenth of it */
     int64_t backoff_min_ms, backoff_max_ms; /* between failed connects: 0: 100 and 10,000; doubled, with jitter */
-    int64_t idle_limit_ms;          /* of a session, see hf__session_options; 0: 12 keepalives. MySQL: idle_close_ms stays below it */
-    const char *application_name;   /* copied */
+    int64_t idle_limit_ms;           /* of a session, see hf__session_options; 0: 12 keepalives. MySQL: idle_close_ms stays below it */
+    const char *application_name;    /* copied */
     const struct hf__driver *driver; /* NULL: the one of url->database. Tests put theirs here; then url is only passed on to it */
     /* What happened, for the log: connect failures and recoveries; called without any lock held. May be NULL. */
     void (*event)(void *ctx, const char *message);

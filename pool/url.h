@@ -16,8 +16,8 @@ struct hf__url_option {
 
 struct hf__url {
     enum hf__database database;
-    char *text;     /* PostgreSQL: the URI for libpq, without holdfast's own options; else the URL. Holds the password: never print it */
-    char *safe;     /* the URL with its password as "***", for messages */
+    char *text; /* PostgreSQL: the URI for libpq, without holdfast's own options; else the URL. Holds the password: never print it */
+    char *safe; /* the URL with its password as "***", for messages */
     char *user, *password, *host, *name; /* MySQL: percent-decoded, NULL if absent; name is the database */
     unsigned port;                       /* MySQL: 0 if absent */
     char *path;                          /* SQLite: absolute */
@@ -35,7 +35,7 @@ struct hf__url {
  *   SQLite: PATH is percent-decoded. Options: synchronous (full, normal, extra, off), create (1: make a missing file,
  *     0: refuse; default 0, so that a mistyped path is no empty database); pooler is refused. */
 HF_CHECKED hf_status hf__url_parse(const char *url, struct hf__url **out, hf_error *err);
-void hf__url_free(struct hf__url *url); /* wipes the password; NULL is allowed */
+void hf__url_free(struct hf__url *url);                                  /* wipes the password; NULL is allowed */
 const char *hf__url_option(const struct hf__url *url, const char *name); /* NULL if absent */
 
 /* The URL with its password blanked, for anything that must print one before it is parsed. malloc'd, NULL when out of memory. */

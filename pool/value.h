@@ -32,9 +32,9 @@ struct hf__value {
 struct hf__value hf__null(void);
 struct hf__value hf__int(int64_t i);
 struct hf__value hf__uint(uint64_t u);
-struct hf__value hf__text(const char *text);                 /* NULL gives NULL; borrows */
-struct hf__value hf__text_n(const char *text, size_t len);   /* borrows */
-struct hf__value hf__bytes(const void *data, size_t len);    /* borrows */
+struct hf__value hf__text(const char *text);               /* NULL gives NULL; borrows */
+struct hf__value hf__text_n(const char *text, size_t len); /* borrows */
+struct hf__value hf__bytes(const void *data, size_t len);  /* borrows */
 struct hf__value hf__time_us(int64_t us);
 
 /* Exact identity: same type class (INT and UINT compare by number) and same content. NULL equals NULL. */
@@ -68,8 +68,8 @@ void hf__rows_free(struct hf__rows *rows);
 const struct hf__value *hf__cell(const struct hf__rows *rows, size_t row, size_t column);
 
 /* For drivers. Each returns NULL when memory is out. */
-struct hf__value *hf__rows_add(struct hf__rows *rows);                            /* `columns` cells, all NULL */
-char *hf__rows_alloc(struct hf__rows *rows, size_t len);                          /* len + 1 bytes, the last 0 */
+struct hf__value *hf__rows_add(struct hf__rows *rows);   /* `columns` cells, all NULL */
+char *hf__rows_alloc(struct hf__rows *rows, size_t len); /* len + 1 bytes, the last 0 */
 const char *hf__rows_copy(struct hf__rows *rows, const void *data, size_t len);
 
 #endif

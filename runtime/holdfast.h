@@ -43,8 +43,8 @@ HF_API HF_CHECKED hf_status hf_table_parse(const char *json, size_t len, hf_tabl
 HF_API HF_CHECKED hf_status hf_table_load(const char *path, hf_table **out, hf_error *err);
 HF_API void hf_table_free(hf_table *table); /* NULL is allowed. Subscriptions keep a copy of their own. */
 HF_API hf_strategy hf_table_strategy(const hf_table *table);
-HF_API const char *hf_table_name(const hf_table *table);          /* as described, without the schema; lives as long as the table */
-HF_API const char *hf_strategy_name(hf_strategy strategy);        /* "row_lock", "lease", "advisory" */
+HF_API const char *hf_table_name(const hf_table *table);   /* as described, without the schema; lives as long as the table */
+HF_API const char *hf_strategy_name(hf_strategy strategy); /* "row_lock", "lease", "advisory" */
 
 /* ---- the runtime ----------------------------------------------------------------------------------------------------- */
 
@@ -55,19 +55,22 @@ typedef void (*hf_log_fn)(void *ctx, hf_log_level level, const char *message);
 
 typedef struct hf_runtime_options {
     size_t size;
-    size_t pool_size;            /* 0: the sum of what the subscriptions need (the cost model) */
-    int64_t connect_timeout_ms;  /* 0: 5,000 */
+    size_t pool_size;             /* 0: the sum of what the subscriptions need (the cost model) */
+    int64_t connect_timeout_ms;   /* 0: 5,000 */
     int64_t statement_timeout_ms; /* the limit of every database call; 0: 10,000 */
-    int64_t max_lifetime_ms;     /* of a connection; 0: 30 minutes */
-    int64_t keepalive_ms;        /* ping of pinned connections; 0: 10,000. They are looked at every tenth of it. */
+    int64_t max_lifetime_ms;      /* of a connection; 0: 30 minutes */
+    int64_t keepalive_ms;         /* ping of pinned connections; 0: 10,000. They are looked at every tenth of it. */
     const char *application_name; /* NULL: "holdfast" */
-    hf_log_fn log;               /* NULL: silent */
+    hf_log_fn log;                /* NULL: silent */
     void *log_ctx;
     void (*thread_start)(void *ctx); /* in every thread of the library, first and last thing; may be NULL */
     void (*thread_stop)(void *ctx);
     void *thread_ctx;
 } hf_runtime_options;
-#define HF_RUNTIME_OPTIONS_INIT { sizeof(hf_runtime_options), 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL }
+#define HF_RUNTIME_OPTIONS_INIT                                                       \
+    {                                                                                 \
+        sizeof(hf_runtime_options), 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL \
+    }
 
 /* Opens a runtime on a database URL. Parses the URL; connects to nothing yet (hf_runtime_start, hf_enqueue and hf_check do).
  * options may be NULL. Returns an owned runtime: hf_runtime_close. Errors: HF_INVALID, HF_UNSUPPORTED (a database that this
@@ -88,18 +91,22 @@ typedef hf_outcome (*hf_handler)(hf_delivery *delivery, void *ctx);
 
 typedef struct hf_subscription_options {
     size_t size;
-    size_t workers;              /* threads, and so deliveries in work at once; 0: 4 */
-    int64_t poll_ms;             /* how long an idle subscription sleeps, plus or minus a quarter at random; 0: 1,000 */
-    size_t prefetch;             /* lease: rows that may be claimed beyond the free workers. SIZE_MAX: none, 0: a small number; never more than a quarter lease of work */
-    const char *const *groups;   /* the groups to read; NULL with n_groups 0: all */
+    size_t workers;  /* threads, and so deliveries in work at once; 0: 4 */
+    int64_t poll_ms; /* how long an idle subscription sleeps, plus or minus a quarter at random; 0: 1,000 */
+    size_t prefetch; /* lease: rows that may be claimed beyond the free workers. SIZE_MAX: none, 0: a small number; never more than a
+                        quarter lease of work */
+    const char *const *groups; /* the groups to read; NULL with n_groups 0: all */
     size_t n_groups;
-    int64_t handler_timeout_ms;  /* flags a handler that runs longer; 0: off */
-    bool abandon;                /* and no longer renews its lease */
-    int64_t retry_base_ms;       /* HF_RETRY_AFTER without a delay of its own: base * factor^(attempt-1), at most cap, */
-    double retry_factor;         /* minus up to half at random; 0: 1,000 ms, 2.0, 300,000 ms */
+    int64_t handler_timeout_ms; /* flags a handler that runs longer; 0: off */
+    bool abandon;               /* and no longer renews its lease */
+    int64_t retry_base_ms;      /* HF_RETRY_AFTER without a delay of its own: base * factor^(attempt-1), at most cap, */
+    double retry_factor;        /* minus up to half at random; 0: 1,000 ms, 2.0, 300,000 ms */
     int64_t retry_cap_ms;
 } hf_subscription_options;
-#define HF_SUBSCRIPTION_OPTIONS_INIT { sizeof(hf_subscription_options), 0, 0, 0, NULL, 0, 0, false, 0, 0, 0 }
+#define HF_SUBSCRIPTION_OPTIONS_INIT                                         \
+    {                                                                        \
+        sizeof(hf_subscription_options), 0, 0, 0, NULL, 0, 0, false, 0, 0, 0 \
+    }
 
 /* Adds a subscription; only before hf_runtime_start (HF_MISUSE after). The runtime owns *out (which may be NULL).
  * Errors: HF_INVALID, HF_UNSUPPORTED (a strategy that the database does not offer: the message says why and the ways out). */
@@ -118,7 +125,10 @@ typedef struct hf_stop_report {
     size_t running;    /* handlers that still run; their rows go back when they return */
     size_t failed;     /* settles that failed during the stop: those rows run again */
 } hf_stop_report;
-#define HF_STOP_REPORT_INIT { sizeof(hf_stop_report), 0, 0, 0, 0 }
+#define HF_STOP_REPORT_INIT                \
+    {                                      \
+        sizeof(hf_stop_report), 0, 0, 0, 0 \
+    }
 
 /* Stops: nothing is claimed once it has begun; until drain_ms handlers finish and settle; at the limit rows whose handlers
  * have not begun go back and running handlers are flagged. HF_OK: nothing is in work and no connection is open.
@@ -136,14 +146,15 @@ HF_API HF_CHECKED hf_status hf_runtime_wait_empty(hf_runtime *runtime, int64_t t
 
 /* ---- deliveries: calls for handlers ---------------------------------------------------------------------------------- */
 
-HF_API const char *hf_delivery_id(const hf_delivery *d);          /* as text; bytes of a binary id in hexadecimal */
+HF_API const char *hf_delivery_id(const hf_delivery *d);            /* as text; bytes of a binary id in hexadecimal */
 HF_API bool hf_delivery_id_int(const hf_delivery *d, int64_t *out); /* false if the id is no integer of 64 signed bits */
-HF_API int64_t hf_delivery_attempt(const hf_delivery *d);         /* the first delivery reads 1; 0: unknown, the table counts none */
-HF_API const void *hf_delivery_payload(const hf_delivery *d, size_t *len); /* exact bytes, NUL-terminated behind them; NULL if NULL or no such column */
-HF_API const char *hf_delivery_headers(const hf_delivery *d);     /* NULL if NULL or no such column */
-HF_API const char *hf_delivery_group(const hf_delivery *d);       /* likewise */
-HF_API const char *hf_delivery_key(const hf_delivery *d);         /* the rendered key under advisory lock, else NULL */
-HF_API int64_t hf_delivery_lease_until_us(const hf_delivery *d);  /* the expiry that it holds now; 0 if there is no lease */
+HF_API int64_t hf_delivery_attempt(const hf_delivery *d);           /* the first delivery reads 1; 0: unknown, the table counts none */
+HF_API const void *hf_delivery_payload(const hf_delivery *d,
+                                       size_t *len);          /* exact bytes, NUL-terminated behind them; NULL if NULL or no such column */
+HF_API const char *hf_delivery_headers(const hf_delivery *d); /* NULL if NULL or no such column */
+HF_API const char *hf_delivery_group(const hf_delivery *d);   /* likewise */
+HF_API const char *hf_delivery_key(const hf_delivery *d);     /* the rendered key under advisory lock, else NULL */
+HF_API int64_t hf_delivery_lease_until_us(const hf_delivery *d); /* the expiry that it holds now; 0 if there is no lease */
 HF_API hf_subscription *hf_delivery_subscription(const hf_delivery *d);
 
 /* The delay of HF_RETRY_AFTER (ms, >= 0), and the reason that retry, retry_after and reject write to last_error (copied, any
@@ -158,11 +169,11 @@ HF_API hf_status hf_delivery_settle(hf_delivery *d, hf_outcome outcome, hf_error
 
 typedef enum hf_cancel {
     HF_NOT_CANCELLED = 0,
-    HF_CANCEL_DRAIN,   /* the drain limit is over: the row goes back when the handler returns */
-    HF_CANCEL_LOST,    /* the connection or the lease is lost: someone else may run the row now */
-    HF_CANCEL_TIMEOUT  /* handler_timeout_ms has passed */
+    HF_CANCEL_DRAIN,  /* the drain limit is over: the row goes back when the handler returns */
+    HF_CANCEL_LOST,   /* the connection or the lease is lost: someone else may run the row now */
+    HF_CANCEL_TIMEOUT /* handler_timeout_ms has passed */
 } hf_cancel;
-HF_API hf_cancel hf_delivery_cancelled(const hf_delivery *d);     /* never blocks; any thread */
+HF_API hf_cancel hf_delivery_cancelled(const hf_delivery *d); /* never blocks; any thread */
 /* Sleeps for ms or until the delivery is cancelled; returns what hf_delivery_cancelled does. */
 HF_API hf_cancel hf_delivery_wait(hf_delivery *d, int64_t ms);
 /* Calls fn once when the delivery is cancelled (at once if it is already), from another thread, without any lock held; fn must
@@ -179,18 +190,21 @@ typedef struct hf_field {
 
 typedef struct hf_job {
     size_t size;
-    const void *payload; /* NULL: the column's default, unless has_payload says that NULL itself is meant */
+    const void *payload; /* NULL: the column's default, unless null_payload says that NULL itself is meant */
     size_t payload_len;
-    bool null_payload;
     int64_t delay_ms;    /* due so long after now; 0: at once (the column's default) */
     const char *group;   /* NULL: the column's default */
     const char *headers; /* likewise */
-    bool has_priority;
     int64_t priority;
     const hf_field *fields; /* further columns */
     size_t n_fields;
+    bool has_priority; /* false: the column's default */
+    bool null_payload;
 } hf_job;
-#define HF_JOB_INIT { sizeof(hf_job), NULL, 0, false, 0, NULL, NULL, false, 0, NULL, 0 }
+#define HF_JOB_INIT                                                      \
+    {                                                                    \
+        sizeof(hf_job), NULL, 0, 0, NULL, NULL, 0, NULL, 0, false, false \
+    }
 
 /* The ids of what was enqueued, as text, in the order of the jobs; hf_enqueued_free. */
 typedef struct hf_enqueued hf_enqueued;
@@ -202,7 +216,8 @@ HF_API void hf_enqueued_free(hf_enqueued *enqueued);
  * array of structs that are jobs[0].size bytes apart. out may be NULL; it receives an owned list of ids. Blocks for the pool and
  * the database. Any thread, handlers included; before or after start. Errors: HF_INVALID (a role that the table lacks), HF_UNSUPPORTED
  * (ids wanted that the database cannot tell), and what the database says. */
-HF_API HF_CHECKED hf_status hf_enqueue(hf_runtime *runtime, const hf_table *table, const hf_job *jobs, size_t n, hf_enqueued **out, hf_error *err);
+HF_API HF_CHECKED hf_status hf_enqueue(hf_runtime *runtime, const hf_table *table, const hf_job *jobs, size_t n, hf_enqueued **out,
+                                       hf_error *err);
 /* Wakes the subscriptions of a table after a commit of the caller's own. Never blocks. */
 HF_API void hf_wake(hf_runtime *runtime, const hf_table *table);
 
@@ -217,8 +232,8 @@ typedef struct hf_stat {
 /* Takes a snapshot: owned, hf_stats_free. Never blocks a worker for longer than a copy. */
 HF_API HF_CHECKED hf_status hf_stats_snapshot(hf_runtime *runtime, hf_stats **out, hf_error *err);
 HF_API size_t hf_stats_count(const hf_stats *stats);
-HF_API bool hf_stats_at(const hf_stats *stats, size_t i, hf_stat *out);              /* strings live as long as the snapshot */
-HF_API bool hf_stats_find(const hf_stats *stats, const char *name, double *value);   /* false if there is no such name */
+HF_API bool hf_stats_at(const hf_stats *stats, size_t i, hf_stat *out);            /* strings live as long as the snapshot */
+HF_API bool hf_stats_find(const hf_stats *stats, const char *name, double *value); /* false if there is no such name */
 HF_API void hf_stats_free(hf_stats *stats);
 /* The snapshot as one JSON object; owned text: hf_free. NULL when memory is out. */
 HF_API char *hf_stats_json(hf_runtime *runtime);
@@ -230,16 +245,19 @@ typedef struct hf_counts {
     int64_t due, delayed, in_work, processed, dead; /* in_work: -1 under row lock and advisory lock */
     double oldest_due_seconds;                      /* age of the oldest due row; 0 if there is none */
 } hf_counts;
-#define HF_COUNTS_INIT { sizeof(hf_counts), 0, 0, 0, 0, 0, 0.0 }
+#define HF_COUNTS_INIT                        \
+    {                                         \
+        sizeof(hf_counts), 0, 0, 0, 0, 0, 0.0 \
+    }
 HF_API HF_CHECKED hf_status hf_count(hf_runtime *runtime, const hf_table *table, hf_counts *out, hf_error *err);
 
 /* Checks server, table, claim-order index, strategy and pool size, and finds all faults, not the first. Returns HF_OK if the check
  * could be made, whatever it found. workers 0: 4. Owned: hf_findings_free. */
 HF_API HF_CHECKED hf_status hf_check(hf_runtime *runtime, const hf_table *table, size_t workers, hf_findings **out, hf_error *err);
 HF_API size_t hf_findings_count(const hf_findings *findings);
-HF_API hf_log_level hf_findings_level(const hf_findings *findings, size_t i);    /* an HF_LOG_ERROR keeps a subscription from starting */
-HF_API const char *hf_findings_message(const hf_findings *findings, size_t i);   /* NULL past the end */
-HF_API hf_status hf_findings_status(const hf_findings *findings);                /* of the first error; HF_OK if there is none */
+HF_API hf_log_level hf_findings_level(const hf_findings *findings, size_t i);  /* an HF_LOG_ERROR keeps a subscription from starting */
+HF_API const char *hf_findings_message(const hf_findings *findings, size_t i); /* NULL past the end */
+HF_API hf_status hf_findings_status(const hf_findings *findings);              /* of the first error; HF_OK if there is none */
 HF_API void hf_findings_free(hf_findings *findings);
 
 /* What a subscription of this table costs on this database: the cost model. */
@@ -248,10 +266,13 @@ typedef struct hf_cost {
     double held_per_delivery; /* connections held by a delivery in work */
     size_t held;              /* by all workers together, at most */
     size_t claim, settle, renew, listen, handler, spare;
-    size_t minimum;           /* the smallest pool that runs at all */
-    size_t pool_size;         /* the pool that lets every worker run: the sum */
+    size_t minimum;   /* the smallest pool that runs at all */
+    size_t pool_size; /* the pool that lets every worker run: the sum */
 } hf_cost;
-#define HF_COST_INIT { sizeof(hf_cost), 0.0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define HF_COST_INIT                                    \
+    {                                                   \
+        sizeof(hf_cost), 0.0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+    }
 HF_API HF_CHECKED hf_status hf_cost_of(hf_runtime *runtime, const hf_table *table, size_t workers, hf_cost *out, hf_error *err);
 
 /* The statements that make a table that is right for the database and the description's strategy, with its index, one below

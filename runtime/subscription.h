@@ -112,7 +112,7 @@ struct hf_subscription {
     int64_t in_work_us;          /* of rows whose outcome is decided */
     double mean_handler_us;      /* moving mean; 0: none has ended yet */
     struct hf__histogram handler_time;
-    size_t keyless;          /* advisory: due rows that render no key, as last seen */
+    size_t keyless; /* advisory: due rows that render no key, as last seen */
     int64_t keyless_next_ns, keyless_wait_ns;
     struct hf__noise claim_noise, settle_noise, renew_noise, handler_noise;
 };

@@ -7,8 +7,8 @@
 
 extern const struct hf__strategy hf__advisory_lock;
 
-#define CANDIDATES 16  /* looked at in one round */
-#define ROUNDS 8       /* each leaves out the keys that the last one found held */
+#define CANDIDATES 16 /* looked at in one round */
+#define ROUNDS 8      /* each leaves out the keys that the last one found held */
 
 struct search {
     struct hf__plan *plan;
@@ -52,7 +52,8 @@ static void unlock(struct hf__plan *plan, struct hf__conn *conn, const char *key
     bool yes = true;
     if (plan->sql.unlock.text && !conn->lost) {
         hf_status status = ask_lock(plan, conn, &plan->sql.unlock, key, &yes, deadline, NULL);
-        if (status != HF_OK || !yes) conn->retire = true;
+        if (status != HF_OK || !yes)
+            conn->retire = true;
     }
     hf__keys_drop(plan->keys, key);
 }
@@ -62,21 +63,28 @@ static hf_status lock(struct search *search, const char *key, bool *yes)
 {
     *yes = false;
     int taken = hf__keys_take(search->plan->keys, key);
-    if (taken < 0) return hf__fail_memory(search->err);
-    if (taken == 0) return HF_OK;
+    if (taken < 0)
+        return hf__fail_memory(search->err);
+    if (taken == 0)
+        return HF_OK;
     *yes = true;
-    if (!search->plan->sql.try_lock.text) return HF_OK;
+    if (!search->plan->sql.try_lock.text)
+        return HF_OK;
     hf_status status = ask_lock(search->plan, search->conn, &search->plan->sql.try_lock, key, yes, search->deadline, search->err);
-    if (status != HF_OK) search->conn->retire = true; /* it may hold the lock all the same */
-    if (!*yes) hf__keys_drop(search->plan->keys, key);
+    if (status != HF_OK)
+        search->conn->retire = true; /* it may hold the lock all the same */
+    if (!*yes)
+        hf__keys_drop(search->plan->keys, key);
     return status;
 }
 
 static void exclude(struct search *search, const char *key)
 {
-    if (search->n_excluded == HF__LIST_MAX) return;
+    if (search->n_excluded == HF__LIST_MAX)
+        return;
     char *copy = strdup(key);
-    if (copy) search->excluded[search->n_excluded++] = copy;
+    if (copy)
+        search->excluded[search->n_excluded++] = copy;
 }
 
 /* ---- the take ---- */
@@ -100,11 +108,14 @@ static hf_status take(struct search *search, const struct hf__row *candidate)
     const struct hf__rendered *first = counts ? &plan->sql.take : &plan->sql.taken;
     hf_status status = hf__sql_run(search->conn, first, &args, &rows, search->deadline, search->err);
     bool ours = status == HF_OK && (counts ? rows.matched == 1 : rows.count == 1);
-    if (ours && rows.count == 0) status = hf__sql_run(search->conn, &plan->sql.taken, &args, &rows, search->deadline, search->err);
+    if (ours && rows.count == 0)
+        status = hf__sql_run(search->conn, &plan->sql.taken, &args, &rows, search->deadline, search->err);
     if (status == HF_OK && ours && rows.count == 1) {
         search->found = hf__row_read(plan, &rows, 0, 0);
-        if (!search->found) status = hf__fail_memory(search->err);
-        if (search->found) search->found->attempt = candidate->attempt;
+        if (!search->found)
+            status = hf__fail_memory(search->err);
+        if (search->found)
+            search->found->attempt = candidate->attempt;
     }
     hf__rows_free(&rows);
     return status;
@@ -114,13 +125,15 @@ static hf_status try_candidate(struct search *search, const struct hf__row *cand
 {
     bool ours;
     hf_status status = lock(search, candidate->key, &ours);
-    if (status != HF_OK) return status;
+    if (status != HF_OK)
+        return status;
     if (!ours) {
         exclude(search, candidate->key);
         return HF_OK;
     }
     status = take(search, candidate);
-    if (!search->found) unlock(search->plan, search->conn, candidate->key, search->deadline);
+    if (!search->found)
+        unlock(search->plan, search->conn, candidate->key, search->deadline);
     return status;
 }
 
@@ -129,7 +142,8 @@ static hf_status try_candidate(struct search *search, const struct hf__row *cand
 static bool seen_before(const struct search *search, const struct hf__row *candidate)
 {
     for (size_t i = 0; i < search->n_excluded; i++)
-        if (strcmp(search->excluded[i], candidate->key) == 0) return true;
+        if (strcmp(search->excluded[i], candidate->key) == 0)
+            return true;
     return false;
 }
 
@@ -144,7 +158,8 @@ static struct hf__row *candidate_of(const struct hf__plan *plan, const struct hf
     row->id = *hf__cell(rows, r, 0);
     row->key = (char *)(uintptr_t)key->s.data; /* both borrow from rows */
     row->id_text = row->key;
-    if (HF__HAS(plan, ATTEMPT)) (void)hf__value_int(hf__cell(rows, r, 2), &row->attempt);
+    if (HF__HAS(plan, ATTEMPT))
+        (void)hf__value_int(hf__cell(rows, r, 2), &row->attempt);
     return row;
 }
 
@@ -155,7 +170,8 @@ static hf_status read_candidates(struct search *search, struct hf__rows *rows)
     struct hf__value excluded[HF__LIST_MAX];
     hf__plan_args(plan, &args, hf__clock_now_us(plan->clock));
     args.one[HF__P_LIMIT] = hf__int(CANDIDATES);
-    for (size_t i = 0; i < search->n_excluded; i++) excluded[i] = key_value(plan, search->excluded[i]);
+    for (size_t i = 0; i < search->n_excluded; i++)
+        excluded[i] = key_value(plan, search->excluded[i]);
     args.many[HF__P_EXCLUDED] = excluded;
     args.n_many[HF__P_EXCLUDED] = search->n_excluded;
     size_t list = search->n_excluded ? hf__list_for(search->n_excluded) + 1 : 0;
@@ -184,17 +200,21 @@ static hf_status search_round(struct search *search, bool *more)
 static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, size_t limit, struct hf__deadline deadline, struct hf__row **rows,
                        size_t *n, hf_error *err)
 {
-    struct search search = { .plan = plan, .conn = conn, .deadline = deadline, .err = err };
+    struct search search = {.plan = plan, .conn = conn, .deadline = deadline, .err = err};
     (void)limit; /* a session holds one key */
     *n = 0;
     long held = hf__keys_list(plan->keys, search.excluded, HF__LIST_MAX);
-    if (held < 0) return hf__fail_memory(err);
+    if (held < 0)
+        return hf__fail_memory(err);
     search.n_excluded = (size_t)held;
     bool more = true;
     hf_status status = HF_OK;
-    for (unsigned round = 0; round < ROUNDS && more && !search.found && status == HF_OK; round++) status = search_round(&search, &more);
-    for (size_t i = 0; i < search.n_excluded; i++) free(search.excluded[i]);
-    if (!search.found) return status;
+    for (unsigned round = 0; round < ROUNDS && more && !search.found && status == HF_OK; round++)
+        status = search_round(&search, &more);
+    for (size_t i = 0; i < search.n_excluded; i++)
+        free(search.excluded[i]);
+    if (!search.found)
+        return status;
     rows[0] = search.found;
     *n = 1;
     return HF_OK;
@@ -202,11 +222,13 @@ static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, size_t limi
 
 /* ---- settle ---- */
 
-static hf_status write_change(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, struct hf__deadline deadline, hf_error *err)
+static hf_status write_change(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, struct hf__deadline deadline,
+                              hf_error *err)
 {
     unsigned attempt = 0;
     /* The take has counted, so a retry, and a row given back, say nothing to the database but the reason. */
-    if (change->action == HF__RETRY && !change->reason) return HF_OK;
+    if (change->action == HF__RETRY && !change->reason)
+        return HF_OK;
     hf_status status;
     do {
         status = hf__change_one(plan, conn, change, HF_LOST, deadline, err);
@@ -224,16 +246,19 @@ static hf_status settle(struct hf__plan *plan, struct hf__conn *conn, struct hf_
         bool no_answer = (status == HF_LOST || status == HF_TIMEOUT) && conn->lost;
         change->status = no_answer ? HF_UNKNOWN : status;
         unlock(plan, conn, change->row->key, deadline);
-        if (status != HF_OK && !(status == HF_LOST && !no_answer) && first == HF_OK) first = change->status;
+        if (status != HF_OK && !(status == HF_LOST && !no_answer) && first == HF_OK)
+            first = change->status;
     }
     return first;
 }
 
-static hf_status resolve(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, struct hf__deadline deadline, hf_error *err)
+static hf_status resolve(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, struct hf__deadline deadline,
+                         hf_error *err)
 {
     struct hf__seen seen;
     hf_status status = hf__read_row(plan, conn, change->row, deadline, &seen, err);
-    if (status != HF_OK) return status;
+    if (status != HF_OK)
+        return status;
     bool acks = change->action == HF__ACK || change->action == HF__REJECT;
     bool same = seen.found && !seen.processed && (seen.stored == 0 || seen.stored == hf__stored_attempt(plan, change->row));
     if (acks)

@@ -10,21 +10,29 @@ bool hf__backoff(unsigned attempt, struct hf__deadline deadline)
 {
     int64_t most_ms = (int64_t)10 << (attempt < 5 ? attempt : 5);
     int64_t wait_ns = (most_ms / 2) * 1000000 + (int64_t)hf__random_below((uint64_t)most_ms * 500000);
-    if (hf__left_ns(deadline) <= wait_ns) return false;
-    struct timespec wait = { .tv_sec = wait_ns / 1000000000, .tv_nsec = wait_ns % 1000000000 };
-    while (clock_nanosleep(CLOCK_MONOTONIC, 0, &wait, &wait) != 0) continue; /* EINTR: the rest of it */
+    if (hf__left_ns(deadline) <= wait_ns)
+        return false;
+    struct timespec wait = {.tv_sec = wait_ns / 1000000000, .tv_nsec = wait_ns % 1000000000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, 0, &wait, &wait) != 0)
+        continue; /* EINTR: the rest of it */
     return true;
 }
 
 static const struct hf__rendered *statement_for(const struct hf__plan *plan, enum hf__action action)
 {
     switch (action) {
-    case HF__ACK: return &plan->sql.ack;
-    case HF__REJECT: return &plan->sql.reject;
-    case HF__RETRY: return &plan->sql.retry;
-    case HF__RETRY_AFTER: return &plan->sql.retry_after;
-    case HF__GIVE_BACK: return &plan->sql.give_back;
-    case HF__UNBEGUN: return &plan->sql.unbegun;
+    case HF__ACK:
+        return &plan->sql.ack;
+    case HF__REJECT:
+        return &plan->sql.reject;
+    case HF__RETRY:
+        return &plan->sql.retry;
+    case HF__RETRY_AFTER:
+        return &plan->sql.retry_after;
+    case HF__GIVE_BACK:
+        return &plan->sql.give_back;
+    case HF__UNBEGUN:
+        return &plan->sql.unbegun;
     }
     return NULL;
 }
@@ -33,7 +41,8 @@ hf_status hf__change_one(struct hf__plan *plan, struct hf__conn *conn, const str
                          struct hf__deadline deadline, hf_error *err)
 {
     const struct hf__rendered *statement = statement_for(plan, change->action);
-    if (!statement->text) return HF_OK; /* nothing to write: letting go of the row is all */
+    if (!statement->text)
+        return HF_OK; /* nothing to write: letting go of the row is all */
     struct hf__args args;
     struct hf__rows rows;
     char *reason = NULL;
@@ -42,7 +51,8 @@ hf_status hf__change_one(struct hf__plan *plan, struct hf__conn *conn, const str
     hf__args_row(plan, &args, change->row);
     args.one[HF__P_DUE] = hf__time_us(hf__round_up(now_us + change->delay_us, plan->due_unit_us));
     hf_status status = hf__reason_for(plan->role[HF__ROLE_LAST_ERROR], change->reason, change->reason_len, &reason, err);
-    if (status != HF_OK) return status;
+    if (status != HF_OK)
+        return status;
     args.one[HF__P_REASON] = hf__text(reason);
     hf__rows_init(&rows);
     status = hf__sql_run(conn, statement, &args, &rows, deadline, err);

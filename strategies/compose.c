@@ -9,7 +9,8 @@ void hf__put_and(struct hf__sql *sql, bool *any)
 
 void hf__put_set(struct hf__sql *sql, bool *any, const char *column)
 {
-    if (*any) hf__sql_put(sql, ", ");
+    if (*any)
+        hf__sql_put(sql, ", ");
     *any = true;
     hf__sql_name(sql, column);
     hf__sql_put(sql, " = ");
@@ -17,7 +18,8 @@ void hf__put_set(struct hf__sql *sql, bool *any, const char *column)
 
 void hf__put_unfinished(struct hf__sql *sql, const struct hf__plan *plan, bool *any)
 {
-    if (!HF__HAS(plan, PROCESSED_AT)) return;
+    if (!HF__HAS(plan, PROCESSED_AT))
+        return;
     hf__put_and(sql, any);
     hf__sql_name(sql, HF__COLUMN(plan, PROCESSED_AT));
     hf__sql_put(sql, " IS NULL");
@@ -25,7 +27,8 @@ void hf__put_unfinished(struct hf__sql *sql, const struct hf__plan *plan, bool *
 
 void hf__put_groups(struct hf__sql *sql, const struct hf__plan *plan, bool *any)
 {
-    if (plan->n_groups == 0) return;
+    if (plan->n_groups == 0)
+        return;
     hf__put_and(sql, any);
     hf__sql_name(sql, HF__COLUMN(plan, GROUP));
     if (plan->n_groups == 1) {
@@ -49,12 +52,14 @@ static void put_passed(struct hf__sql *sql, const struct hf__column *column, con
     hf__sql_name(sql, name);
     hf__sql_put(sql, " <= ");
     hf__sql_bind(sql, HF__P_NOW);
-    if (column->nullable) hf__sql_put(sql, ")");
+    if (column->nullable)
+        hf__sql_put(sql, ")");
 }
 
 void hf__put_due(struct hf__sql *sql, const struct hf__plan *plan, bool *any)
 {
-    if (HF__HAS(plan, RETRY_AFTER)) put_passed(sql, plan->role[HF__ROLE_RETRY_AFTER], HF__COLUMN(plan, RETRY_AFTER), any);
+    if (HF__HAS(plan, RETRY_AFTER))
+        put_passed(sql, plan->role[HF__ROLE_RETRY_AFTER], HF__COLUMN(plan, RETRY_AFTER), any);
 }
 
 void hf__put_claimable(struct hf__sql *sql, const struct hf__plan *plan, bool *any)
@@ -62,7 +67,8 @@ void hf__put_claimable(struct hf__sql *sql, const struct hf__plan *plan, bool *a
     hf__put_unfinished(sql, plan, any);
     hf__put_groups(sql, plan, any);
     hf__put_due(sql, plan, any);
-    if (HF__HAS(plan, LOCKED_UNTIL)) put_passed(sql, plan->role[HF__ROLE_LOCKED_UNTIL], HF__COLUMN(plan, LOCKED_UNTIL), any);
+    if (HF__HAS(plan, LOCKED_UNTIL))
+        put_passed(sql, plan->role[HF__ROLE_LOCKED_UNTIL], HF__COLUMN(plan, LOCKED_UNTIL), any);
     if (plan->table->n_key > 0) {
         hf__put_and(sql, any);
         hf__sql_put(sql, "LENGTH(");
@@ -82,15 +88,18 @@ static void put_order_column(struct hf__sql *sql, const struct hf__plan *plan, e
         hf__sql_put(sql, nulls_last ? " IS NULL, " : " IS NOT NULL, ");
     }
     hf__sql_name(sql, name);
-    if (tell && plan->dialect->null_order) hf__sql_put(sql, nulls_last ? " NULLS LAST" : " NULLS FIRST");
+    if (tell && plan->dialect->null_order)
+        hf__sql_put(sql, nulls_last ? " NULLS LAST" : " NULLS FIRST");
     hf__sql_put(sql, ", ");
 }
 
 void hf__put_order(struct hf__sql *sql, const struct hf__plan *plan)
 {
     hf__sql_put(sql, " ORDER BY ");
-    if (HF__HAS(plan, PRIORITY)) put_order_column(sql, plan, HF__ROLE_PRIORITY, true);
-    if (HF__HAS(plan, RETRY_AFTER)) put_order_column(sql, plan, HF__ROLE_RETRY_AFTER, false);
+    if (HF__HAS(plan, PRIORITY))
+        put_order_column(sql, plan, HF__ROLE_PRIORITY, true);
+    if (HF__HAS(plan, RETRY_AFTER))
+        put_order_column(sql, plan, HF__ROLE_RETRY_AFTER, false);
     hf__sql_name(sql, HF__COLUMN(plan, ID));
 }
 
@@ -148,7 +157,8 @@ void hf__put_key(struct hf__sql *sql, const struct hf__plan *plan)
     hf__sql_put(sql, plan->dialect->key_open);
     for (size_t i = 0; i < plan->table->n_key; i++) {
         const struct hf__key_part *part = &plan->table->key[i];
-        if (i) hf__sql_put(sql, plan->dialect->key_comma);
+        if (i)
+            hf__sql_put(sql, plan->dialect->key_comma);
         if (part->is_column)
             plan->dialect->key_column(sql, part->text);
         else
@@ -184,7 +194,8 @@ void hf__put_ack(struct hf__sql *sql, const struct hf__plan *plan, const char *a
         hf__sql_put(sql, " AS ");
         hf__sql_put(sql, alias);
     }
-    if (!marks) return;
+    if (!marks)
+        return;
     hf__sql_put(sql, " SET ");
     bool any = false;
     hf__put_set(sql, &any, HF__COLUMN(plan, PROCESSED_AT));

@@ -6,9 +6,9 @@
 #include "strategies/strategy.h"
 
 /* The order in which a person reads a table. */
-static const enum hf__role role_order[] = { HF__ROLE_ID,       HF__ROLE_GROUP,        HF__ROLE_PARTITION_KEY, HF__ROLE_PRIORITY,
-                                            HF__ROLE_PAYLOAD,  HF__ROLE_HEADERS,      HF__ROLE_ATTEMPT,       HF__ROLE_RETRY_AFTER,
-                                            HF__ROLE_LOCKED_UNTIL, HF__ROLE_PROCESSED_AT, HF__ROLE_LAST_ERROR };
+static const enum hf__role role_order[] = {HF__ROLE_ID,           HF__ROLE_GROUP,        HF__ROLE_PARTITION_KEY, HF__ROLE_PRIORITY,
+                                           HF__ROLE_PAYLOAD,      HF__ROLE_HEADERS,      HF__ROLE_ATTEMPT,       HF__ROLE_RETRY_AFTER,
+                                           HF__ROLE_LOCKED_UNTIL, HF__ROLE_PROCESSED_AT, HF__ROLE_LAST_ERROR};
 
 static void put_column(struct hf__sql *sql, const char *name, bool *any)
 {
@@ -21,14 +21,16 @@ static void put_column(struct hf__sql *sql, const char *name, bool *any)
 static bool is_role_column(const struct hf_table *table, const char *name)
 {
     for (size_t role = 0; role < HF__ROLES; role++)
-        if (table->column[role] && strcmp(table->column[role], name) == 0) return true;
+        if (table->column[role] && strcmp(table->column[role], name) == 0)
+            return true;
     return false;
 }
 
 static bool named_before(const struct hf_table *table, size_t part)
 {
     for (size_t i = 0; i < part; i++)
-        if (table->key[i].is_column && strcmp(table->key[i].text, table->key[part].text) == 0) return true;
+        if (table->key[i].is_column && strcmp(table->key[i].text, table->key[part].text) == 0)
+            return true;
     return false;
 }
 
@@ -41,12 +43,14 @@ static hf_status put_table(const struct hf_table *table, const struct hf__dialec
     hf__sql_table(&sql, table);
     hf__sql_put(&sql, " (");
     for (size_t i = 0; i < sizeof role_order / sizeof role_order[0]; i++) {
-        if (!table->column[role_order[i]]) continue;
+        if (!table->column[role_order[i]])
+            continue;
         put_column(&sql, table->column[role_order[i]], &any);
         dialect->column_type(&sql, role_order[i]);
     }
     for (size_t i = 0; i < table->n_key; i++) {
-        if (!table->key[i].is_column || is_role_column(table, table->key[i].text) || named_before(table, i)) continue;
+        if (!table->key[i].is_column || is_role_column(table, table->key[i].text) || named_before(table, i))
+            continue;
         put_column(&sql, table->key[i].text, &any);
         hf__sql_put(&sql, dialect->key_column_type);
     }
@@ -57,7 +61,7 @@ static hf_status put_table(const struct hf_table *table, const struct hf__dialec
 
 static void put_index_columns(struct hf__sql *sql, const struct hf_table *table, const struct hf__dialect *dialect, bool by_group)
 {
-    static const enum hf__role order[] = { HF__ROLE_PRIORITY, HF__ROLE_RETRY_AFTER };
+    static const enum hf__role order[] = {HF__ROLE_PRIORITY, HF__ROLE_RETRY_AFTER};
     hf__sql_put(sql, " (");
     if (by_group) {
         hf__sql_name(sql, table->column[HF__ROLE_GROUP]);
@@ -68,13 +72,15 @@ static void put_index_columns(struct hf__sql *sql, const struct hf_table *table,
         hf__sql_put(sql, ", ");
     }
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
-        if (!table->column[order[i]]) continue;
+        if (!table->column[order[i]])
+            continue;
         hf__sql_name(sql, table->column[order[i]]);
         hf__sql_put(sql, ", ");
     }
     hf__sql_name(sql, table->column[HF__ROLE_ID]);
     hf__sql_put(sql, ")");
-    if (!table->column[HF__ROLE_PROCESSED_AT] || !dialect->partial_index) return;
+    if (!table->column[HF__ROLE_PROCESSED_AT] || !dialect->partial_index)
+        return;
     hf__sql_put(sql, " WHERE ");
     hf__sql_name(sql, table->column[HF__ROLE_PROCESSED_AT]);
     hf__sql_put(sql, " IS NULL");
@@ -90,7 +96,8 @@ static void put_index_name(struct hf__sql *sql, const struct hf_table *table, co
     hf__sql_name(sql, name);
 }
 
-static hf_status put_index(const struct hf_table *table, const struct hf__dialect *dialect, bool by_group, struct hf__rendered *out, hf_error *err)
+static hf_status put_index(const struct hf_table *table, const struct hf__dialect *dialect, bool by_group, struct hf__rendered *out,
+                           hf_error *err)
 {
     struct hf__sql sql;
     const char *word = by_group ? "_group_order" : "_claim_order";
@@ -119,25 +126,28 @@ static bool needs_order_index(const struct hf_table *table)
 hf_status hf__ddl(const struct hf_table *table, enum hf__database database, char ***out, size_t *n, hf_error *err)
 {
     const struct hf__dialect *dialect = hf__dialect_of(database);
-    struct hf__rendered statement[3];
+    struct hf__rendered statement[3] = {0};
     size_t count = 0;
     *out = NULL;
     *n = 0;
     hf_status status = hf__table_fits(table, database, err);
-    if (status != HF_OK) return status;
+    if (status != HF_OK)
+        return status;
     status = put_table(table, dialect, &statement[count++], err);
-    if (status == HF_OK && needs_order_index(table)) status = put_index(table, dialect, false, &statement[count++], err);
-    if (status == HF_OK && table->column[HF__ROLE_GROUP]) status = put_index(table, dialect, true, &statement[count++], err);
+    if (status == HF_OK && needs_order_index(table))
+        status = put_index(table, dialect, false, &statement[count++], err);
+    if (status == HF_OK && table->column[HF__ROLE_GROUP])
+        status = put_index(table, dialect, true, &statement[count++], err);
     char **texts = status == HF_OK ? calloc(count, sizeof *texts) : NULL;
-    if (status == HF_OK && !texts) status = hf__fail_memory(err);
     for (size_t i = 0; i < count; i++) {
-        if (status == HF_OK) {
+        if (texts) {
             texts[i] = statement[i].text;
             statement[i].text = NULL;
         }
         hf__rendered_free(&statement[i]);
     }
-    if (status != HF_OK) return status;
+    if (!texts)
+        return status != HF_OK ? status : hf__fail_memory(err);
     *out = texts;
     *n = count;
     return HF_OK;

@@ -12,9 +12,9 @@ struct hf__dialect {
     int floor[3];         /* the version that each strategy needs, by enum hf__strategy_kind; 0: not offered */
     int mariadb_floor[3]; /* the same where the server is MariaDB */
     const char *greatest, *least;
-    bool nulls_last;      /* an ascending order puts NULL last unless told otherwise */
-    bool null_order;      /* NULLS FIRST and NULLS LAST may be written */
-    bool any_case;        /* column names are compared without case */
+    bool nulls_last; /* an ascending order puts NULL last unless told otherwise */
+    bool null_order; /* NULLS FIRST and NULLS LAST may be written */
+    bool any_case;   /* column names are compared without case */
 
     /* A key's pieces as text, and the concatenation of them. */
     void (*key_column)(struct hf__sql *sql, const char *column);
@@ -34,13 +34,13 @@ struct hf__dialect {
     void (*renew_set)(struct hf__sql *sql, const struct hf__plan *plan);
     /* Changes of many rows are a locking read by id, then one change by a list of ids. (Neither: row by row in one transaction.) */
     bool locking_read;
-    bool returning;    /* UPDATE .. RETURNING on a single row */
-    bool one_writer;   /* a transaction that will write begins as a writer */
+    bool returning;             /* UPDATE .. RETURNING on a single row */
+    bool one_writer;            /* a transaction that will write begins as a writer */
     bool savepoint_saves_locks; /* an error of the settle can be undone alone, keeping the row's lock */
 
     /* The column's type, default and constraints in a table of ours. */
     void (*column_type)(struct hf__sql *sql, enum hf__role role);
-    const char *key_column_type;  /* for a column that only the key names */
+    const char *key_column_type; /* for a column that only the key names */
     const char *(*table_options)(const struct hf_table *table);
     bool partial_index;
 };

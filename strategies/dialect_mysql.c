@@ -41,16 +41,16 @@ static const char *table_options(const struct hf_table *table)
 
 /* A lock's name is database, dot, key; its SHA-256 where that is longer than a name may be, or holds a character that a name
  * (utf8mb3) cannot. It is computed in a table of one row, so that the lock function stands outside and runs once. */
-#define LOCK_NAME                                                                                                      \
-    "(CASE WHEN CHAR_LENGTH(k.n) <= 64 AND CAST(CONVERT(CONVERT(k.n USING utf8mb3) USING utf8mb4) AS BINARY)"           \
+#define LOCK_NAME                                                                                             \
+    "(CASE WHEN CHAR_LENGTH(k.n) <= 64 AND CAST(CONVERT(CONVERT(k.n USING utf8mb3) USING utf8mb4) AS BINARY)" \
     " = CAST(k.n AS BINARY) THEN k.n ELSE SHA2(k.n, 256) END"
 #define LOCK_FROM ") FROM (SELECT CONCAT(LOWER(DATABASE()), '.', CAST(? AS CHAR CHARACTER SET utf8mb4)) AS n) AS k"
 
 const struct hf__dialect hf__dialect_mysql = {
     .size = sizeof(struct hf__dialect),
     .database = HF__MYSQL,
-    .floor = { [HF__ROW_LOCK] = 80001, [HF__LEASE] = 80001, [HF__ADVISORY_LOCK] = 80001 },
-    .mariadb_floor = { [HF__ROW_LOCK] = 100600, [HF__LEASE] = 100600, [HF__ADVISORY_LOCK] = 100600 },
+    .floor = {[HF__ROW_LOCK] = 80001, [HF__LEASE] = 80001, [HF__ADVISORY_LOCK] = 80001},
+    .mariadb_floor = {[HF__ROW_LOCK] = 100600, [HF__LEASE] = 100600, [HF__ADVISORY_LOCK] = 100600},
     .greatest = "GREATEST",
     .least = "LEAST",
     .any_case = true,

@@ -61,7 +61,8 @@ static void put_believed_rows(struct hf__sql *sql, const struct hf__plan *plan)
         hf__sql_put(sql, ", ");
         put_array(sql, HF__P_STOREDS, plan->role[HF__ROLE_ATTEMPT]);
     }
-    hf__sql_put(sql, HF__HAS(plan, ATTEMPT) ? ") WITH ORDINALITY AS i(id, token, stored, place)" : ") WITH ORDINALITY AS i(id, token, place)");
+    hf__sql_put(sql, ") WITH ORDINALITY AS i(id, token, ");
+    hf__sql_put(sql, HF__HAS(plan, ATTEMPT) ? "stored, place)" : "place)");
 }
 
 static void put_same(struct hf__sql *sql, const char *column, const char *believed)
@@ -77,7 +78,8 @@ static void put_matches(struct hf__sql *sql, const struct hf__plan *plan)
     put_same(sql, HF__COLUMN(plan, ID), "id");
     hf__sql_put(sql, " AND ");
     put_same(sql, HF__COLUMN(plan, LOCKED_UNTIL), "token");
-    if (!HF__HAS(plan, ATTEMPT)) return;
+    if (!HF__HAS(plan, ATTEMPT))
+        return;
     hf__sql_put(sql, " AND ");
     put_same(sql, HF__COLUMN(plan, ATTEMPT), "stored");
 }
@@ -142,7 +144,7 @@ static const char *table_options(const struct hf_table *table)
 const struct hf__dialect hf__dialect_postgres = {
     .size = sizeof(struct hf__dialect),
     .database = HF__POSTGRES,
-    .floor = { [HF__ROW_LOCK] = 90500, [HF__LEASE] = 90500, [HF__ADVISORY_LOCK] = 110000 },
+    .floor = {[HF__ROW_LOCK] = 90500, [HF__LEASE] = 90500, [HF__ADVISORY_LOCK] = 110000},
     .greatest = "GREATEST",
     .least = "LEAST",
     .nulls_last = true,

@@ -61,7 +61,7 @@ static const char *table_options(const struct hf_table *table)
 const struct hf__dialect hf__dialect_sqlite = {
     .size = sizeof(struct hf__dialect),
     .database = HF__SQLITE,
-    .floor = { [HF__ROW_LOCK] = 0, [HF__LEASE] = 33500, [HF__ADVISORY_LOCK] = 33500 },
+    .floor = {[HF__ROW_LOCK] = 0, [HF__LEASE] = 33500, [HF__ADVISORY_LOCK] = 33500},
     .greatest = "MAX",
     .least = "MIN",
     .null_order = true,

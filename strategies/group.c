@@ -53,7 +53,8 @@ static hf_status apply_set(struct group *group, const struct hf__rendered *state
     }
     for (size_t i = 0; status == HF_OK && i < found.count; i++) {
         int64_t place;
-        if (hf__value_int(hf__cell(&found, i, 0), &place) && place >= 1 && (size_t)place <= group->n) group->matched[place - 1] = true;
+        if (hf__value_int(hf__cell(&found, i, 0), &place) && place >= 1 && (size_t)place <= group->n)
+            group->matched[place - 1] = true;
     }
     hf__rows_free(&found);
     free(ids);
@@ -66,8 +67,10 @@ static hf_status apply_set(struct group *group, const struct hf__rendered *state
 static bool is_believed(const struct group *group, const struct hf__row *row, const struct hf__rows *found, size_t i)
 {
     int64_t token_us = 0, stored = 0;
-    if (!hf__value_time(hf__cell(found, i, 1), &token_us) || token_us != row->token_us) return false;
-    if (!HF__HAS(group->plan, ATTEMPT)) return true;
+    if (!hf__value_time(hf__cell(found, i, 1), &token_us) || token_us != row->token_us)
+        return false;
+    if (!HF__HAS(group->plan, ATTEMPT))
+        return true;
     return hf__value_int(hf__cell(found, i, 2), &stored) && stored == hf__stored_attempt(group->plan, row);
 }
 
@@ -82,9 +85,11 @@ static struct hf__row *const *find_believed(const struct group *group, const str
 {
     const struct hf__value *id = hf__cell(found, i, 0);
     struct hf__row *const *row = bsearch(id, group->rows, group->n, sizeof *group->rows, compare_id), *const *end = group->rows + group->n;
-    while (row && row > group->rows && compare_id(id, row - 1) == 0) row--;
+    while (row && row > group->rows && compare_id(id, row - 1) == 0)
+        row--;
     for (; row && row < end && compare_id(id, row) == 0; row++)
-        if (is_believed(group, *row, found, i)) return row;
+        if (is_believed(group, *row, found, i))
+            return row;
     return NULL;
 }
 
@@ -100,13 +105,15 @@ static hf_status apply_list(struct group *group, const struct hf__rendered *lock
     struct hf__value ids[HF__LIST_MAX];
     struct hf__rows found;
     hf__rows_init(&found);
-    for (size_t i = 0; i < group->n; i++) ids[i] = group->rows[i]->id;
+    for (size_t i = 0; i < group->n; i++)
+        ids[i] = group->rows[i]->id;
     list_ids(group, ids, group->n);
     hf_status status = hf__sql_run(group->conn, &lock[hf__list_for(group->n)], &group->args, &found, group->deadline, err);
     size_t ours = 0;
     for (size_t i = 0; status == HF_OK && i < found.count; i++) {
         struct hf__row *const *row = find_believed(group, &found, i);
-        if (!row) continue;
+        if (!row)
+            continue;
         group->matched[row - group->rows] = true;
         ids[ours++] = (*row)->id;
     }
@@ -117,6 +124,7 @@ static hf_status apply_list(struct group *group, const struct hf__rendered *lock
             status = hf__fail(err, HF_DATABASE, "table %s: %zu locked rows were to change and %zu did; is the id column unique?",
                               group->plan->table->display, ours, (size_t)found.matched);
     }
+    list_ids(group, NULL, 0);
     hf__rows_free(&found);
     return status;
 }
@@ -140,11 +148,12 @@ hf_status hf__group_apply(struct hf__plan *plan, struct hf__conn *conn, enum hf_
 {
     const struct hf__statements *s = &plan->sql;
     bool ack = what == HF__GROUP_ACK;
-    struct group group = { .plan = plan, .conn = conn, .rows = rows, .n = n, .matched = matched, .deadline = deadline };
+    struct group group = {.plan = plan, .conn = conn, .rows = rows, .n = n, .matched = matched, .deadline = deadline};
     memset(matched, 0, n * sizeof *matched);
     hf__plan_args(plan, &group.args, hf__clock_now_us(plan->clock));
     group.args.one[HF__P_EXPIRY] = hf__time_us(expiry_us);
-    if (hf__group_is_one_statement(plan)) return apply_set(&group, ack ? &s->ack_set : &s->renew_set, err);
+    if (hf__group_is_one_statement(plan))
+        return apply_set(&group, ack ? &s->ack_set : &s->renew_set, err);
     if (plan->dialect->locking_read)
         return ack ? apply_list(&group, s->lock_list, s->ack_list, err) : apply_list(&group, s->lock_list_free, s->renew_list, err);
     return apply_each(&group, ack ? &s->ack : &s->renew, err);

@@ -17,11 +17,11 @@ struct insert {
     const struct hf_table *table;
     const struct hf__job *jobs;
     size_t n;
-    int64_t now_us;  /* what delays count from */
+    int64_t now_us;    /* what delays count from */
     bool explicit_due; /* a job without a delay is due now by our clock, not by the column's default */
     char **ids;
     struct hf__deadline deadline;
-    bool zoned_due;  /* MySQL TIMESTAMP in a session of the caller's: converted to the session's zone */
+    bool zoned_due;    /* MySQL TIMESTAMP in a session of the caller's: converted to the session's zone */
     bool text_payload; /* SQLite: the payload's column holds text */
     hf_error *err;
 };
@@ -35,10 +35,13 @@ static bool fills_due(const struct insert *in, const struct hf__job *job)
 
 static bool same_shape(const struct insert *in, const struct hf__job *a, const struct hf__job *b)
 {
-    if (!a->payload != !b->payload || !a->group != !b->group || !a->headers != !b->headers || !a->priority != !b->priority) return false;
-    if (fills_due(in, a) != fills_due(in, b) || a->n_fields != b->n_fields) return false;
+    if (!a->payload != !b->payload || !a->group != !b->group || !a->headers != !b->headers || !a->priority != !b->priority)
+        return false;
+    if (fills_due(in, a) != fills_due(in, b) || a->n_fields != b->n_fields)
+        return false;
     for (size_t i = 0; i < a->n_fields; i++)
-        if (strcmp(a->fields[i].column, b->fields[i].column) != 0) return false;
+        if (strcmp(a->fields[i].column, b->fields[i].column) != 0)
+            return false;
     return true;
 }
 
@@ -58,12 +61,18 @@ static void put_name(struct hf__sql *sql, const char *name, bool *any)
 static void put_names(struct hf__sql *sql, const struct insert *in, const struct hf__job *job)
 {
     bool any = false;
-    if (job->payload) put_name(sql, in->table->column[HF__ROLE_PAYLOAD], &any);
-    if (job->group) put_name(sql, in->table->column[HF__ROLE_GROUP], &any);
-    if (job->headers) put_name(sql, in->table->column[HF__ROLE_HEADERS], &any);
-    if (job->priority) put_name(sql, in->table->column[HF__ROLE_PRIORITY], &any);
-    if (fills_due(in, job)) put_name(sql, in->table->column[HF__ROLE_RETRY_AFTER], &any);
-    for (size_t i = 0; i < job->n_fields; i++) put_name(sql, job->fields[i].column, &any);
+    if (job->payload)
+        put_name(sql, in->table->column[HF__ROLE_PAYLOAD], &any);
+    if (job->group)
+        put_name(sql, in->table->column[HF__ROLE_GROUP], &any);
+    if (job->headers)
+        put_name(sql, in->table->column[HF__ROLE_HEADERS], &any);
+    if (job->priority)
+        put_name(sql, in->table->column[HF__ROLE_PRIORITY], &any);
+    if (fills_due(in, job))
+        put_name(sql, in->table->column[HF__ROLE_RETRY_AFTER], &any);
+    for (size_t i = 0; i < job->n_fields; i++)
+        put_name(sql, job->fields[i].column, &any);
     hf__sql_put(sql, ")");
 }
 
@@ -71,21 +80,29 @@ static void put_names(struct hf__sql *sql, const struct insert *in, const struct
 static struct hf__value payload_of(const struct insert *in, const struct hf__value *payload)
 {
     struct hf__value value = *payload;
-    if (value.type != HF__BYTES) return value;
+    if (value.type != HF__BYTES)
+        return value;
     bool as_text = in->conn->server.database == HF__MYSQL || (in->conn->server.database == HF__SQLITE && in->text_payload);
-    if (as_text && hf__is_text(value.s.data, value.s.len)) value.type = HF__TEXT;
+    if (as_text && hf__is_text(value.s.data, value.s.len))
+        value.type = HF__TEXT;
     return value;
 }
 
 static size_t put_values(const struct insert *in, const struct hf__job *job, struct hf__value *out)
 {
     size_t n = 0;
-    if (job->payload) out[n++] = payload_of(in, job->payload);
-    if (job->group) out[n++] = hf__text(job->group);
-    if (job->headers) out[n++] = hf__text(job->headers);
-    if (job->priority) out[n++] = hf__int(*job->priority);
-    if (fills_due(in, job)) out[n++] = hf__time_us(in->now_us + job->delay_us);
-    for (size_t i = 0; i < job->n_fields; i++) out[n++] = job->fields[i].value;
+    if (job->payload)
+        out[n++] = payload_of(in, job->payload);
+    if (job->group)
+        out[n++] = hf__text(job->group);
+    if (job->headers)
+        out[n++] = hf__text(job->headers);
+    if (job->priority)
+        out[n++] = hf__int(*job->priority);
+    if (fills_due(in, job))
+        out[n++] = hf__time_us(in->now_us + job->delay_us);
+    for (size_t i = 0; i < job->n_fields; i++)
+        out[n++] = job->fields[i].value;
     return n;
 }
 
@@ -105,9 +122,11 @@ static void put_row(struct hf__sql *sql, const struct insert *in, const struct h
     size_t due = in->zoned_due ? due_place(in, job) : SIZE_MAX;
     for (size_t c = 0; c < columns; c++) {
         hf__sql_put(sql, c ? ", " : "(");
-        if (c == due) hf__sql_put(sql, "CONVERT_TZ(");
+        if (c == due)
+            hf__sql_put(sql, "CONVERT_TZ(");
         hf__sql_bind_nth(sql, HF__P_FIELD, (unsigned)(row * columns + c));
-        if (c == due) hf__sql_put(sql, ", '+00:00', @@session.time_zone)");
+        if (c == due)
+            hf__sql_put(sql, ", '+00:00', @@session.time_zone)");
     }
     hf__sql_put(sql, ")");
 }
@@ -127,7 +146,8 @@ static hf_status render(const struct insert *in, const struct hf__job *job, size
         hf__sql_put(&sql, " VALUES ");
     }
     for (size_t r = 0; r < rows && columns > 0; r++) {
-        if (r) hf__sql_put(&sql, ", ");
+        if (r)
+            hf__sql_put(&sql, ", ");
         put_row(&sql, in, job, r, columns);
     }
     if (returns_ids(in)) {
@@ -148,24 +168,27 @@ static hf_status keep_id(struct insert *in, size_t job, const struct hf__value *
 static const struct hf__value *own_id(const struct insert *in, const struct hf__job *job)
 {
     for (size_t i = 0; i < job->n_fields; i++)
-        if (strcmp(job->fields[i].column, in->table->column[HF__ROLE_ID]) == 0) return &job->fields[i].value;
+        if (strcmp(job->fields[i].column, in->table->column[HF__ROLE_ID]) == 0)
+            return &job->fields[i].value;
     return NULL;
 }
 
 /* MySQL gives the rows of one INSERT consecutive numbers and tells the first. */
 static hf_status count_ids(struct insert *in, size_t first, size_t n)
 {
-    static const struct hf__statement asked = { .sql = "SELECT LAST_INSERT_ID(), @@auto_increment_increment", .serial = 0 };
+    static const struct hf__statement asked = {.sql = "SELECT LAST_INSERT_ID(), @@auto_increment_increment", .serial = 0};
     struct hf__rows rows;
     int64_t id = 0, step = 0;
     hf__rows_init(&rows);
     hf_status status = hf__conn_run(in->conn, &asked, NULL, 0, &rows, in->deadline, in->err);
-    bool told = status == HF_OK && rows.count == 1 && hf__value_int(hf__cell(&rows, 0, 0), &id) && hf__value_int(hf__cell(&rows, 0, 1), &step);
+    bool told =
+        status == HF_OK && rows.count == 1 && hf__value_int(hf__cell(&rows, 0, 0), &id) && hf__value_int(hf__cell(&rows, 0, 1), &step);
     hf__rows_free(&rows);
     if (status == HF_OK && (!told || id == 0))
-        return hf__fail(in->err, HF_UNSUPPORTED,
-                        "table %s: MySQL tells ids of an AUTO_INCREMENT column only; give the id as a field of the job, or do not ask for ids",
-                        in->table->display);
+        return hf__fail(
+            in->err, HF_UNSUPPORTED,
+            "table %s: MySQL tells ids of an AUTO_INCREMENT column only; give the id as a field of the job, or do not ask for ids",
+            in->table->display);
     for (size_t i = 0; i < n && status == HF_OK; i++) {
         struct hf__value number = hf__int(id + (int64_t)i * step);
         status = keep_id(in, first + i, &number);
@@ -176,15 +199,19 @@ static hf_status count_ids(struct insert *in, size_t first, size_t n)
 static hf_status keep_ids(struct insert *in, size_t first, size_t n, const struct hf__rows *rows)
 {
     hf_status status = HF_OK;
-    if (!in->ids) return HF_OK;
+    if (!in->ids)
+        return HF_OK;
     if (own_id(in, &in->jobs[first])) {
-        for (size_t i = 0; i < n && status == HF_OK; i++) status = keep_id(in, first + i, own_id(in, &in->jobs[first + i]));
+        for (size_t i = 0; i < n && status == HF_OK; i++)
+            status = keep_id(in, first + i, own_id(in, &in->jobs[first + i]));
         return status;
     }
-    if (!returns_ids(in)) return count_ids(in, first, n);
+    if (!returns_ids(in))
+        return count_ids(in, first, n);
     if (rows->count != n)
         return hf__fail(in->err, HF_DATABASE, "table %s: %zu rows went in and %zu ids came back", in->table->display, n, rows->count);
-    for (size_t i = 0; i < n && status == HF_OK; i++) status = keep_id(in, first + i, hf__cell(rows, i, 0));
+    for (size_t i = 0; i < n && status == HF_OK; i++)
+        status = keep_id(in, first + i, hf__cell(rows, i, 0));
     return status;
 }
 
@@ -195,12 +222,14 @@ static hf_status insert_run(struct insert *in, size_t first, size_t n)
     const struct hf__job *shape = &in->jobs[first];
     size_t columns = count_columns(in, shape);
     struct hf__value *values = calloc(columns * n + 1, sizeof *values);
-    if (!values) return hf__fail_memory(in->err);
+    if (!values)
+        return hf__fail_memory(in->err);
     struct hf__rendered rendered;
     struct hf__rows rows;
-    struct hf__args args = { 0 };
+    struct hf__args args = {0};
     hf__rows_init(&rows);
-    for (size_t i = 0; i < n; i++) put_values(in, &in->jobs[first + i], values + i * columns);
+    for (size_t i = 0; i < n; i++)
+        put_values(in, &in->jobs[first + i], values + i * columns);
     args.many[HF__P_FIELD] = values;
     args.n_many[HF__P_FIELD] = columns * n;
     hf_status status = render(in, shape, n, &rendered);
@@ -208,7 +237,8 @@ static hf_status insert_run(struct insert *in, size_t first, size_t n)
         status = hf__sql_run(in->conn, &rendered, &args, &rows, in->deadline, in->err);
         hf__rendered_free(&rendered);
     }
-    if (status == HF_OK) status = keep_ids(in, first, n, &rows);
+    if (status == HF_OK)
+        status = keep_ids(in, first, n, &rows);
     hf__rows_free(&rows);
     free(values);
     return status;
@@ -218,9 +248,12 @@ static hf_status insert_run(struct insert *in, size_t first, size_t n)
 static size_t run_length(const struct insert *in, size_t first)
 {
     size_t columns = count_columns(in, &in->jobs[first]), most = columns > 0 ? VALUES_MAX / columns : 1, n = 1;
-    if (most > ROWS_MAX) most = ROWS_MAX;
-    if (in->ids && in->conn->server.database == HF__SQLITE) most = 1;
-    while (first + n < in->n && n < most && same_shape(in, &in->jobs[first], &in->jobs[first + n])) n++;
+    if (most > ROWS_MAX)
+        most = ROWS_MAX;
+    if (in->ids && in->conn->server.database == HF__SQLITE)
+        most = 1;
+    while (first + n < in->n && n < most && same_shape(in, &in->jobs[first], &in->jobs[first + n]))
+        n++;
     return n;
 }
 
@@ -239,9 +272,11 @@ static hf_status insert_all(struct insert *in)
 static hf_status insert_within(struct insert *in)
 {
     hf_status status = hf__conn_exec(in->conn, "SAVEPOINT hf_enqueue", in->deadline, in->err);
-    if (status != HF_OK) return status;
+    if (status != HF_OK)
+        return status;
     status = insert_all(in);
-    if (status == HF_OK) return hf__conn_exec(in->conn, "RELEASE SAVEPOINT hf_enqueue", in->deadline, in->err);
+    if (status == HF_OK)
+        return hf__conn_exec(in->conn, "RELEASE SAVEPOINT hf_enqueue", in->deadline, in->err);
     if (!in->conn->lost && hf__conn_exec(in->conn, "ROLLBACK TO SAVEPOINT hf_enqueue", in->deadline, NULL) == HF_OK)
         (void)!hf__conn_exec(in->conn, "RELEASE SAVEPOINT hf_enqueue", in->deadline, NULL);
     return status;
@@ -251,10 +286,14 @@ static hf_status insert_alone(struct insert *in)
 {
     enum hf__isolation level = in->conn->server.database == HF__SQLITE ? HF__ISOLATION_DEFAULT : HF__READ_COMMITTED;
     hf_status status = hf__conn_begin(in->conn, level, HF__IMMEDIATE, in->deadline, in->err);
-    if (status == HF_OK) status = insert_all(in);
-    if (status == HF_OK) status = hf__conn_commit(in->conn, in->deadline, in->err);
-    if (status == HF_OK || in->conn->lost || hf__conn_transaction(in->conn) == HF__TX_NONE) return status;
-    if (hf__conn_rollback(in->conn, in->deadline, NULL) != HF_OK) in->conn->retire = true;
+    if (status == HF_OK)
+        status = insert_all(in);
+    if (status == HF_OK)
+        status = hf__conn_commit(in->conn, in->deadline, in->err);
+    if (status == HF_OK || in->conn->lost || hf__conn_transaction(in->conn) == HF__TX_NONE)
+        return status;
+    if (hf__conn_rollback(in->conn, in->deadline, NULL) != HF_OK)
+        in->conn->retire = true;
     return status;
 }
 
@@ -263,10 +302,12 @@ static hf_status look_at_columns(struct insert *in)
 {
     enum hf__database database = in->conn->server.database;
     bool zone_matters = database == HF__MYSQL && in->conn->borrowed;
-    if (database != HF__SQLITE && !zone_matters) return HF_OK;
-    struct hf__relation relation = { 0 };
+    if (database != HF__SQLITE && !zone_matters)
+        return HF_OK;
+    struct hf__relation relation = {0};
     hf_status status = hf__conn_describe(in->conn, in->table->schema, in->table->name, in->deadline, &relation, in->err);
-    if (status != HF_OK) return status;
+    if (status != HF_OK)
+        return status;
     const char *payload = in->table->column[HF__ROLE_PAYLOAD], *due = in->table->column[HF__ROLE_RETRY_AFTER];
     const struct hf__column *payload_column = payload ? hf__relation_column(&relation, payload, true) : NULL;
     const struct hf__column *due_column = due ? hf__relation_column(&relation, due, true) : NULL;
@@ -283,22 +324,25 @@ static int64_t host_now_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-hf_status hf__insert_jobs(struct hf__conn *conn, const struct hf_table *table, const struct hf__job *jobs, size_t n, int64_t now_us, char **ids,
-                          struct hf__deadline deadline, hf_error *err)
+hf_status hf__insert_jobs(struct hf__conn *conn, const struct hf_table *table, const struct hf__job *jobs, size_t n, int64_t now_us,
+                          char **ids, struct hf__deadline deadline, hf_error *err)
 {
-    struct insert in = { .conn = conn,
-                         .table = table,
-                         .jobs = jobs,
-                         .n = n,
-                         .now_us = now_us ? now_us : host_now_us(),
-                         .explicit_due = now_us != 0,
-                         .ids = ids,
-                         .deadline = deadline,
-                         .err = err };
-    if (n == 0) return HF_OK;
-    if (ids) memset(ids, 0, n * sizeof *ids);
+    struct insert in = {.conn = conn,
+                        .table = table,
+                        .jobs = jobs,
+                        .n = n,
+                        .now_us = now_us ? now_us : host_now_us(),
+                        .explicit_due = now_us != 0,
+                        .ids = ids,
+                        .deadline = deadline,
+                        .err = err};
+    if (n == 0)
+        return HF_OK;
+    if (ids)
+        memset(ids, 0, n * sizeof *ids);
     hf_status status = look_at_columns(&in);
-    if (status != HF_OK) return status;
+    if (status != HF_OK)
+        return status;
     if (hf__conn_transaction(conn) != HF__TX_NONE)
         status = insert_within(&in);
     else if (run_length(&in, 0) == n && (!ids || returns_ids(&in)))

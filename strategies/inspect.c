@@ -26,7 +26,8 @@ static hf_status check_floor(struct inspection *in)
 {
     const struct hf__server *server = &in->conn->server;
     int floor = server->mariadb ? in->dialect->mariadb_floor[in->kind] : in->dialect->floor[in->kind];
-    if (server->version >= floor) return HF_OK;
+    if (server->version >= floor)
+        return HF_OK;
     return FAULT(in, HF_SERVER_TOO_OLD, "table %s: the server is %s, and %s needs %s %d.%d or newer", in->table->display, server->text,
                  hf__strategy_kind_name(in->kind), server->mariadb ? "MariaDB" : hf__database_name(server->database), floor / 10000,
                  floor / 100 % 100);
@@ -34,17 +35,19 @@ static hf_status check_floor(struct inspection *in)
 
 static hf_status check_pooler(struct inspection *in)
 {
-    if (in->kind != HF__ADVISORY_LOCK || !in->conn->pooler) return HF_OK;
-    return FAULT(in, HF_UNSUPPORTED,
-                 "table %s: advisory locks live in the session, and the URL says that a transaction-mode pooler stands between; use a direct"
-                 " connection, a pooler in session mode, or a lease table",
-                 in->table->display);
+    if (in->kind != HF__ADVISORY_LOCK || !in->conn->pooler)
+        return HF_OK;
+    return FAULT(
+        in, HF_UNSUPPORTED,
+        "table %s: advisory locks live in the session, and the URL says that a transaction-mode pooler stands between; use a direct"
+        " connection, a pooler in session mode, or a lease table",
+        in->table->display);
 }
 
 /* One row of text cells, or nothing where the server does not know what was asked. */
 static bool ask(struct inspection *in, const char *sql, struct hf__rows *rows)
 {
-    struct hf__statement statement = { .sql = sql, .serial = 0 };
+    struct hf__statement statement = {.sql = sql, .serial = 0};
     hf_error ignored;
     return hf__conn_run(in->conn, &statement, NULL, 0, rows, in->deadline, &ignored) == HF_OK && rows->count == 1;
 }
@@ -61,12 +64,16 @@ static hf_status check_binlog(struct inspection *in)
     struct hf__rows rows;
     int64_t on = 0;
     hf_status status = HF_OK;
-    if (in->conn->server.database != HF__MYSQL || in->kind == HF__ADVISORY_LOCK) return HF_OK;
-    if (in->table->isolation != HF__ISOLATION_DEFAULT && in->table->isolation != HF__READ_COMMITTED) return HF_OK;
+    if (in->conn->server.database != HF__MYSQL || in->kind == HF__ADVISORY_LOCK)
+        return HF_OK;
+    if (in->table->isolation != HF__ISOLATION_DEFAULT && in->table->isolation != HF__READ_COMMITTED)
+        return HF_OK;
     hf__rows_init(&rows);
-    if (ask(in, "SELECT @@log_bin, @@binlog_format", &rows) && hf__value_int(hf__cell(&rows, 0, 0), &on) && on && says(&rows, 1, "STATEMENT"))
+    if (ask(in, "SELECT @@log_bin, @@binlog_format", &rows) && hf__value_int(hf__cell(&rows, 0, 0), &on) && on &&
+        says(&rows, 1, "STATEMENT"))
         status = FAULT(in, HF_UNSUPPORTED,
-                       "table %s: the server's binlog_format is STATEMENT, which cannot log changes at READ COMMITTED; set binlog_format to ROW or MIXED",
+                       "table %s: the server's binlog_format is STATEMENT, which cannot log changes at READ COMMITTED; set binlog_format "
+                       "to ROW or MIXED",
                        in->table->display);
     hf__rows_free(&rows);
     return status;
@@ -76,11 +83,13 @@ static hf_status check_database_named(struct inspection *in)
 {
     struct hf__rows rows;
     hf_status status = HF_OK;
-    if (in->conn->server.database != HF__MYSQL || in->kind != HF__ADVISORY_LOCK) return HF_OK;
+    if (in->conn->server.database != HF__MYSQL || in->kind != HF__ADVISORY_LOCK)
+        return HF_OK;
     hf__rows_init(&rows);
     if (ask(in, "SELECT DATABASE()", &rows) && hf__cell(&rows, 0, 0)->type == HF__NULL)
-        status = FAULT(in, HF_INVALID, "table %s: keys belong to a database, and the URL names none; write it as mysql://user@host/DATABASE",
-                       in->table->display);
+        status =
+            FAULT(in, HF_INVALID, "table %s: keys belong to a database, and the URL names none; write it as mysql://user@host/DATABASE",
+                  in->table->display);
     hf__rows_free(&rows);
     return status;
 }
@@ -88,9 +97,12 @@ static hf_status check_database_named(struct inspection *in)
 static hf_status check_server(struct inspection *in)
 {
     hf_status status = check_floor(in);
-    if (status == HF_OK) status = check_pooler(in);
-    if (status == HF_OK) status = check_binlog(in);
-    if (status == HF_OK) status = check_database_named(in);
+    if (status == HF_OK)
+        status = check_pooler(in);
+    if (status == HF_OK)
+        status = check_binlog(in);
+    if (status == HF_OK)
+        status = check_database_named(in);
     return status;
 }
 
@@ -101,14 +113,18 @@ static hf_status check_relation(struct inspection *in)
     const char *engine = in->relation.engine;
     switch (in->relation.kind) {
     case HF__RELATION_NONE:
-        return FAULT(in, HF_INVALID, "table %s: there is no such table in this database; create it (`holdfast ddl` prints how) or mend \"table\" and \"schema\"",
-                     in->table->display);
+        return FAULT(
+            in, HF_INVALID,
+            "table %s: there is no such table in this database; create it (`holdfast ddl` prints how) or mend \"table\" and \"schema\"",
+            in->table->display);
     case HF__RELATION_VIEW:
     case HF__RELATION_OTHER:
-        return FAULT(in, HF_INVALID, "table %s: it is not a table but a view or the like, whose rows cannot be held; name the table behind it",
+        return FAULT(in, HF_INVALID,
+                     "table %s: it is not a table but a view or the like, whose rows cannot be held; name the table behind it",
                      in->table->display);
     case HF__RELATION_TABLE:
-    case HF__RELATION_PARTITIONED: break;
+    case HF__RELATION_PARTITIONED:
+        break;
     }
     if (engine && strcasecmp(engine, "InnoDB") != 0)
         return FAULT(in, HF_INVALID, "table %s: its engine is %s, which has no row locks or transactions; ALTER TABLE ... ENGINE = InnoDB",
@@ -126,22 +142,23 @@ struct role_rule {
 };
 
 static const struct role_rule rules[HF__ROLES] = {
-    [HF__ROLE_ID] = { KIND(INTEGER) | KIND(TEXT) | KIND(UUID) | KIND(BYTES), "an integer, text, UUID or binary column" },
-    [HF__ROLE_PAYLOAD] = { ~0u, "any column" },
-    [HF__ROLE_HEADERS] = { TEXTS | KIND(BYTES), "a text or JSON column" },
-    [HF__ROLE_ATTEMPT] = { KIND(INTEGER), "an integer column" },
-    [HF__ROLE_LAST_ERROR] = { KIND(TEXT), "a text column" },
-    [HF__ROLE_GROUP] = { KIND(INTEGER) | KIND(TEXT) | KIND(UUID), "a text, integer or UUID column" },
-    [HF__ROLE_PRIORITY] = { KIND(INTEGER), "an integer column" },
-    [HF__ROLE_PARTITION_KEY] = { KIND(INTEGER) | KIND(TEXT) | KIND(UUID), "a text, integer or UUID column" },
-    [HF__ROLE_RETRY_AFTER] = { TIMES, "a timestamp column" },
-    [HF__ROLE_PROCESSED_AT] = { TIMES, "a timestamp column" },
-    [HF__ROLE_LOCKED_UNTIL] = { TIMES, "a timestamp column" },
+    [HF__ROLE_ID] = {KIND(INTEGER) | KIND(TEXT) | KIND(UUID) | KIND(BYTES), "an integer, text, UUID or binary column"},
+    [HF__ROLE_PAYLOAD] = {~0u, "any column"},
+    [HF__ROLE_HEADERS] = {TEXTS | KIND(BYTES), "a text or JSON column"},
+    [HF__ROLE_ATTEMPT] = {KIND(INTEGER), "an integer column"},
+    [HF__ROLE_LAST_ERROR] = {KIND(TEXT), "a text column"},
+    [HF__ROLE_GROUP] = {KIND(INTEGER) | KIND(TEXT) | KIND(UUID), "a text, integer or UUID column"},
+    [HF__ROLE_PRIORITY] = {KIND(INTEGER), "an integer column"},
+    [HF__ROLE_PARTITION_KEY] = {KIND(INTEGER) | KIND(TEXT) | KIND(UUID), "a text, integer or UUID column"},
+    [HF__ROLE_RETRY_AFTER] = {TIMES, "a timestamp column"},
+    [HF__ROLE_PROCESSED_AT] = {TIMES, "a timestamp column"},
+    [HF__ROLE_LOCKED_UNTIL] = {TIMES, "a timestamp column"},
 };
 
 static bool fits(const struct inspection *in, const struct hf__column *column, unsigned kinds)
 {
-    if (kinds & (1u << column->kind)) return true;
+    if (kinds & (1u << column->kind))
+        return true;
     /* SQLite keeps times as text, and a column without a type holds anything. */
     bool sqlite = in->conn->server.database == HF__SQLITE;
     return sqlite && (kinds & TIMES) && column->kind == HF__COLUMN_TEXT;
@@ -156,17 +173,20 @@ static const struct hf__column *column_of(const struct inspection *in, enum hf__
 static hf_status check_role(struct inspection *in, enum hf__role role)
 {
     const char *name = in->table->column[role];
-    if (!name) return HF_OK;
+    if (!name)
+        return HF_OK;
     const struct hf__column *column = column_of(in, role);
     if (!column)
-        return FAULT(in, HF_INVALID, "table %s: it has no column \"%s\", which the description gives as \"%s\"; add the column or take the role out",
+        return FAULT(in, HF_INVALID,
+                     "table %s: it has no column \"%s\", which the description gives as \"%s\"; add the column or take the role out",
                      in->table->display, name, hf__role_key(role));
     if (!fits(in, column, rules[role].kinds))
-        return FAULT(in, HF_INVALID, "table %s: column \"%s\" is %s, and \"%s\" needs %s", in->table->display, name, column->type, hf__role_key(role),
-                     rules[role].wanted);
+        return FAULT(in, HF_INVALID, "table %s: column \"%s\" is %s, and \"%s\" needs %s", in->table->display, name, column->type,
+                     hf__role_key(role), rules[role].wanted);
     bool cleared = role == HF__ROLE_LOCKED_UNTIL || role == HF__ROLE_PROCESSED_AT || role == HF__ROLE_LAST_ERROR;
     if (cleared && !column->nullable)
-        return FAULT(in, HF_INVALID, "table %s: column \"%s\" (\"%s\") is NOT NULL, and no value but NULL can say that there is none; drop the constraint",
+        return FAULT(in, HF_INVALID,
+                     "table %s: column \"%s\" (\"%s\") is NOT NULL, and no value but NULL can say that there is none; drop the constraint",
                      in->table->display, name, hf__role_key(role));
     return HF_OK;
 }
@@ -174,9 +194,11 @@ static hf_status check_role(struct inspection *in, enum hf__role role)
 static hf_status check_token(struct inspection *in)
 {
     const struct hf__column *column = column_of(in, HF__ROLE_LOCKED_UNTIL);
-    if (!column || column->kind == HF__COLUMN_TEXT || column->precision >= 3 || hf__table_has(in->table, HF__ROLE_ATTEMPT)) return HF_OK;
+    if (!column || column->kind == HF__COLUMN_TEXT || column->precision >= 3 || hf__table_has(in->table, HF__ROLE_ATTEMPT))
+        return HF_OK;
     return FAULT(in, HF_INVALID,
-                 "table %s: \"locked_until\" column \"%s\" keeps %u digits of a second and the table has no \"attempt\", so two claims of a row could not be"
+                 "table %s: \"locked_until\" column \"%s\" keeps %u digits of a second and the table has no \"attempt\", so two claims of "
+                 "a row could not be"
                  " told apart; give it three digits or more, or add an attempt column",
                  in->table->display, column->name, column->precision);
 }
@@ -186,12 +208,15 @@ static hf_status check_key_columns(struct inspection *in)
     hf_status status = HF_OK;
     for (size_t i = 0; i < in->table->n_key && status == HF_OK; i++) {
         const struct hf__key_part *part = &in->table->key[i];
-        if (!part->is_column) continue;
+        if (!part->is_column)
+            continue;
         const struct hf__column *column = hf__relation_column(&in->relation, part->text, in->dialect->any_case);
         if (!column)
-            status = FAULT(in, HF_INVALID, "table %s: it has no column \"%s\", which \"advisory_lock\" names", in->table->display, part->text);
+            status =
+                FAULT(in, HF_INVALID, "table %s: it has no column \"%s\", which \"advisory_lock\" names", in->table->display, part->text);
         else if (!fits(in, column, KIND(INTEGER) | KIND(TEXT) | KIND(UUID)))
-            status = FAULT(in, HF_INVALID, "table %s: column \"%s\" in \"advisory_lock\" is %s; a key is rendered from integer, text or UUID columns",
+            status = FAULT(in, HF_INVALID,
+                           "table %s: column \"%s\" in \"advisory_lock\" is %s; a key is rendered from integer, text or UUID columns",
                            in->table->display, part->text, column->type);
     }
     return status;
@@ -200,9 +225,12 @@ static hf_status check_key_columns(struct inspection *in)
 static hf_status check_columns(struct inspection *in)
 {
     hf_status status = HF_OK;
-    for (int role = 0; role < HF__ROLES && status == HF_OK; role++) status = check_role(in, (enum hf__role)role);
-    if (status == HF_OK) status = check_token(in);
-    if (status == HF_OK) status = check_key_columns(in);
+    for (int role = 0; role < HF__ROLES && status == HF_OK; role++)
+        status = check_role(in, (enum hf__role)role);
+    if (status == HF_OK)
+        status = check_token(in);
+    if (status == HF_OK)
+        status = check_key_columns(in);
     return status;
 }
 
@@ -210,7 +238,8 @@ static hf_status check_columns(struct inspection *in)
 
 static bool same_name(const struct inspection *in, const char *a, const char *b)
 {
-    if (!a || !b) return false;
+    if (!a || !b)
+        return false;
     return in->dialect->any_case ? strcasecmp(a, b) == 0 : strcmp(a, b) == 0;
 }
 
@@ -219,12 +248,15 @@ static hf_status check_unique_id(struct inspection *in)
     const char *id = in->table->column[HF__ROLE_ID];
     for (size_t i = 0; i < in->relation.n_indexes; i++) {
         const struct hf__index *index = &in->relation.indexes[i];
-        if (index->unique && !index->partial && index->n_columns == 1 && same_name(in, index->columns[0], id)) return HF_OK;
+        if (index->unique && !index->partial && index->n_columns == 1 && same_name(in, index->columns[0], id))
+            return HF_OK;
     }
     if (in->relation.kind == HF__RELATION_PARTITIONED)
-        return ADVICE(in, "table %s: no unique index of a partitioned table holds \"%s\" alone; ids must be unique over all partitions all the same",
-                      in->table->display, id);
-    return FAULT(in, HF_INVALID, "table %s: column \"%s\" (\"id\") has no primary key or unique index of its own, so one id could name several rows",
+        return ADVICE(
+            in, "table %s: no unique index of a partitioned table holds \"%s\" alone; ids must be unique over all partitions all the same",
+            in->table->display, id);
+    return FAULT(in, HF_INVALID,
+                 "table %s: column \"%s\" (\"id\") has no primary key or unique index of its own, so one id could name several rows",
                  in->table->display, id);
 }
 
@@ -232,9 +264,12 @@ static hf_status check_unique_id(struct inspection *in)
 static size_t wanted_order(const struct inspection *in, const char *wanted[4])
 {
     size_t n = 0;
-    if (!in->dialect->partial_index && hf__table_has(in->table, HF__ROLE_PROCESSED_AT)) wanted[n++] = in->table->column[HF__ROLE_PROCESSED_AT];
-    if (hf__table_has(in->table, HF__ROLE_PRIORITY)) wanted[n++] = in->table->column[HF__ROLE_PRIORITY];
-    if (hf__table_has(in->table, HF__ROLE_RETRY_AFTER)) wanted[n++] = in->table->column[HF__ROLE_RETRY_AFTER];
+    if (!in->dialect->partial_index && hf__table_has(in->table, HF__ROLE_PROCESSED_AT))
+        wanted[n++] = in->table->column[HF__ROLE_PROCESSED_AT];
+    if (hf__table_has(in->table, HF__ROLE_PRIORITY))
+        wanted[n++] = in->table->column[HF__ROLE_PRIORITY];
+    if (hf__table_has(in->table, HF__ROLE_RETRY_AFTER))
+        wanted[n++] = in->table->column[HF__ROLE_RETRY_AFTER];
     wanted[n++] = in->table->column[HF__ROLE_ID];
     return n;
 }
@@ -242,10 +277,12 @@ static size_t wanted_order(const struct inspection *in, const char *wanted[4])
 /* InnoDB's and SQLite's indexes end with the primary key, written or not. */
 static bool implied(const struct inspection *in, const char *column)
 {
-    if (in->conn->server.database == HF__POSTGRES) return false;
+    if (in->conn->server.database == HF__POSTGRES)
+        return false;
     for (size_t i = 0; i < in->relation.n_indexes; i++) {
         const struct hf__index *index = &in->relation.indexes[i];
-        if (index->primary && index->n_columns == 1 && same_name(in, index->columns[0], column)) return true;
+        if (index->primary && index->n_columns == 1 && same_name(in, index->columns[0], column))
+            return true;
     }
     return false;
 }
@@ -254,13 +291,18 @@ static bool serves_order(const struct inspection *in, const struct hf__index *in
 {
     size_t skip = 0;
     const char *group = in->table->column[HF__ROLE_GROUP];
-    if (index->partial && !hf__table_has(in->table, HF__ROLE_PROCESSED_AT)) return false;
-    if (!index->plain) return false;
-    if (group && index->n_columns > 0 && same_name(in, index->columns[0], group)) skip = 1;
+    if (index->partial && !hf__table_has(in->table, HF__ROLE_PROCESSED_AT))
+        return false;
+    if (!index->plain)
+        return false;
+    if (group && index->n_columns > 0 && same_name(in, index->columns[0], group))
+        skip = 1;
     for (size_t i = 0; i < n; i++) {
         bool there = i + skip < index->n_columns;
-        if (!there && i + 1 == n && implied(in, wanted[i])) return true;
-        if (!there || !same_name(in, index->columns[i + skip], wanted[i])) return false;
+        if (!there && i + 1 == n && implied(in, wanted[i]))
+            return true;
+        if (!there || !same_name(in, index->columns[i + skip], wanted[i]))
+            return false;
     }
     return true;
 }
@@ -271,14 +313,16 @@ static hf_status report_missing_index(struct inspection *in, const char *const *
     size_t len = 0;
     for (size_t i = 0; i < n && len < sizeof list; i++) {
         int more = snprintf(list + len, sizeof list - len, "%s%.256s", i ? ", " : "", wanted[i]);
-        if (more > 0) len += (size_t)more;
+        if (more > 0)
+            len += (size_t)more;
     }
     bool finished = in->dialect->partial_index && hf__table_has(in->table, HF__ROLE_PROCESSED_AT);
-    const char *why = in->conn->server.database == HF__MYSQL && in->kind != HF__ADVISORY_LOCK
-                          ? "without one a claim locks every row that it sorts, and a second worker gets nothing while the first holds a row"
-                          : "without one every claim reads and sorts all rows that are due";
-    return ADVICE(in, "table %s: no index matches the claim order; create one on (%s)%s%s%s: %s", in->table->display, list, finished ? " WHERE " : "",
-                  finished ? in->table->column[HF__ROLE_PROCESSED_AT] : "", finished ? " IS NULL" : "", why);
+    const char *why =
+        in->conn->server.database == HF__MYSQL && in->kind != HF__ADVISORY_LOCK
+            ? "without one a claim locks every row that it sorts, and a second worker gets nothing while the first holds a row"
+            : "without one every claim reads and sorts all rows that are due";
+    return ADVICE(in, "table %s: no index matches the claim order; create one on (%s)%s%s%s: %s", in->table->display, list,
+                  finished ? " WHERE " : "", finished ? in->table->column[HF__ROLE_PROCESSED_AT] : "", finished ? " IS NULL" : "", why);
 }
 
 static hf_status check_claim_order(struct inspection *in)
@@ -286,21 +330,27 @@ static hf_status check_claim_order(struct inspection *in)
     const char *wanted[4];
     size_t n = wanted_order(in, wanted);
     for (size_t i = 0; i < n; i++)
-        if (!hf__relation_column(&in->relation, wanted[i], in->dialect->any_case)) return HF_OK; /* reported already */
+        if (!hf__relation_column(&in->relation, wanted[i], in->dialect->any_case))
+            return HF_OK; /* reported already */
     for (size_t i = 0; i < in->relation.n_indexes; i++)
-        if (serves_order(in, &in->relation.indexes[i], wanted, n)) return HF_OK;
+        if (serves_order(in, &in->relation.indexes[i], wanted, n))
+            return HF_OK;
     return report_missing_index(in, wanted, n);
 }
 
 /* An index on a column that every claim and renewal changes makes each of them write all indexes (PostgreSQL: no HOT update). */
 static hf_status check_lease_columns_indexed(struct inspection *in)
 {
-    if (in->conn->server.database != HF__POSTGRES || in->kind == HF__ROW_LOCK) return HF_OK;
+    if (in->conn->server.database != HF__POSTGRES || in->kind == HF__ROW_LOCK)
+        return HF_OK;
     for (size_t i = 0; i < in->relation.n_indexes; i++)
         for (size_t c = 0; c < in->relation.indexes[i].n_columns; c++) {
             const char *column = in->relation.indexes[i].columns[c];
-            if (!same_name(in, column, in->table->column[HF__ROLE_LOCKED_UNTIL]) && !same_name(in, column, in->table->column[HF__ROLE_ATTEMPT])) continue;
-            return ADVICE(in, "table %s: index \"%s\" names \"%s\", which every claim changes; no update can be HOT while it exists: drop it",
+            if (!same_name(in, column, in->table->column[HF__ROLE_LOCKED_UNTIL]) &&
+                !same_name(in, column, in->table->column[HF__ROLE_ATTEMPT]))
+                continue;
+            return ADVICE(in,
+                          "table %s: index \"%s\" names \"%s\", which every claim changes; no update can be HOT while it exists: drop it",
                           in->table->display, in->relation.indexes[i].name, column);
         }
     return HF_OK;
@@ -309,8 +359,11 @@ static hf_status check_lease_columns_indexed(struct inspection *in)
 static hf_status check_nullable_order(struct inspection *in)
 {
     const struct hf__column *due = column_of(in, HF__ROLE_RETRY_AFTER);
-    if (!due || !due->nullable) return HF_OK;
-    return ADVICE(in, "table %s: column \"%s\" (\"retry_after\") allows NULL, which keeps claims from using an index range; make it NOT NULL with a default",
+    if (!due || !due->nullable)
+        return HF_OK;
+    return ADVICE(in,
+                  "table %s: column \"%s\" (\"retry_after\") allows NULL, which keeps claims from using an index range; make it NOT NULL "
+                  "with a default",
                   in->table->display, due->name);
 }
 
@@ -319,11 +372,12 @@ static hf_status check_nullable_order(struct inspection *in)
 static hf_status check_time_shape(struct inspection *in, enum hf__role role)
 {
     const char *name = in->table->column[role];
-    if (!name || !column_of(in, role)) return HF_OK;
+    if (!name || !column_of(in, role))
+        return HF_OK;
     struct hf__sql sql;
     struct hf__rendered rendered;
     struct hf__rows rows;
-    struct hf__args args = { 0 };
+    struct hf__args args = {0};
     hf__sql_begin(&sql, HF__SQLITE);
     hf__sql_put(&sql, "SELECT ");
     hf__sql_name(&sql, name);
@@ -333,13 +387,15 @@ static hf_status check_time_shape(struct inspection *in, enum hf__role role)
     hf__sql_name(&sql, name);
     hf__sql_put(&sql, " NOT GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9] [0-9][0-9]:[0-9][0-9]:[0-9][0-9]*' LIMIT 1");
     hf_status status = hf__sql_finish(&sql, false, &rendered, in->err);
-    if (status != HF_OK) return status;
+    if (status != HF_OK)
+        return status;
     hf__rows_init(&rows);
     status = hf__sql_run(in->conn, &rendered, &args, &rows, in->deadline, in->err);
     if (status == HF_OK && rows.count > 0) {
         char *found = hf__id_text(hf__cell(&rows, 0, 0));
         status = FAULT(in, HF_INVALID,
-                       "table %s: column \"%s\" (\"%s\") holds \"%s\"; times are text YYYY-MM-DD HH:MM:SS[.ffffff] in UTC, and any other shape would be"
+                       "table %s: column \"%s\" (\"%s\") holds \"%s\"; times are text YYYY-MM-DD HH:MM:SS[.ffffff] in UTC, and any other "
+                       "shape would be"
                        " compared wrongly: convert those rows",
                        in->table->display, name, hf__role_key(role), found ? found : "");
         free(found);
@@ -356,20 +412,24 @@ static hf_status check_journal(struct inspection *in)
     hf_status status = HF_OK;
     hf__rows_init(&rows);
     if (ask(in, "SELECT journal_mode FROM pragma_journal_mode", &rows) && !says(&rows, 0, "wal"))
-        status = hf__find(in->findings, HF__FINDING_INFO, HF_OK,
-                          "table %s: the database's journal mode is %s; with PRAGMA journal_mode = WAL, which the file keeps, a commit waits for"
-                          " the disk about a quarter as long and readers do not hold up writers",
-                          in->table->display, hf__cell(&rows, 0, 0)->s.data);
+        status =
+            hf__find(in->findings, HF__FINDING_INFO, HF_OK,
+                     "table %s: the database's journal mode is %s; with PRAGMA journal_mode = WAL, which the file keeps, a commit waits for"
+                     " the disk about a quarter as long and readers do not hold up writers",
+                     in->table->display, hf__cell(&rows, 0, 0)->s.data);
     hf__rows_free(&rows);
     return status;
 }
 
 static hf_status check_sqlite(struct inspection *in)
 {
-    if (in->conn->server.database != HF__SQLITE) return HF_OK;
+    if (in->conn->server.database != HF__SQLITE)
+        return HF_OK;
     hf_status status = check_time_shape(in, HF__ROLE_RETRY_AFTER);
-    if (status == HF_OK) status = check_time_shape(in, HF__ROLE_LOCKED_UNTIL);
-    if (status == HF_OK) status = check_journal(in);
+    if (status == HF_OK)
+        status = check_time_shape(in, HF__ROLE_LOCKED_UNTIL);
+    if (status == HF_OK)
+        status = check_journal(in);
     return status;
 }
 
@@ -378,32 +438,42 @@ static hf_status check_sqlite(struct inspection *in)
 static hf_status check_table(struct inspection *in)
 {
     hf_status status = check_relation(in);
-    if (status != HF_OK || in->relation.kind == HF__RELATION_NONE || in->relation.kind == HF__RELATION_VIEW || in->relation.kind == HF__RELATION_OTHER)
+    if (status != HF_OK || in->relation.kind == HF__RELATION_NONE || in->relation.kind == HF__RELATION_VIEW ||
+        in->relation.kind == HF__RELATION_OTHER)
         return status;
     status = check_columns(in);
-    if (status == HF_OK) status = check_unique_id(in);
-    if (status == HF_OK) status = check_claim_order(in);
-    if (status == HF_OK) status = check_lease_columns_indexed(in);
-    if (status == HF_OK) status = check_nullable_order(in);
-    if (status == HF_OK) status = check_sqlite(in);
+    if (status == HF_OK)
+        status = check_unique_id(in);
+    if (status == HF_OK)
+        status = check_claim_order(in);
+    if (status == HF_OK)
+        status = check_lease_columns_indexed(in);
+    if (status == HF_OK)
+        status = check_nullable_order(in);
+    if (status == HF_OK)
+        status = check_sqlite(in);
     return status;
 }
 
-hf_status hf__inspect(struct hf__conn *conn, const struct hf_table *table, struct hf__deadline deadline, struct hf__findings *findings, hf_error *err)
+hf_status hf__inspect(struct hf__conn *conn, const struct hf_table *table, struct hf__deadline deadline, struct hf__findings *findings,
+                      hf_error *err)
 {
-    struct inspection in = { .conn = conn,
-                             .table = table,
-                             .dialect = hf__dialect_of(conn->server.database),
-                             .kind = hf__table_kind(table),
-                             .deadline = deadline,
-                             .findings = findings,
-                             .err = err };
+    struct inspection in = {.conn = conn,
+                            .table = table,
+                            .dialect = hf__dialect_of(conn->server.database),
+                            .kind = hf__table_kind(table),
+                            .deadline = deadline,
+                            .findings = findings,
+                            .err = err};
     hf_error unfit;
     hf_status status = hf__table_fits(table, conn->server.database, &unfit);
-    if (status != HF_OK) return FAULT(&in, status, "%s", unfit.message);
+    if (status != HF_OK)
+        return FAULT(&in, status, "%s", unfit.message);
     status = hf__conn_describe(conn, table->schema, table->name, deadline, &in.relation, err);
-    if (status == HF_OK) status = check_server(&in);
-    if (status == HF_OK) status = check_table(&in);
+    if (status == HF_OK)
+        status = check_server(&in);
+    if (status == HF_OK)
+        status = check_table(&in);
     hf__relation_free(&in.relation);
     return status == HF_NO_MEMORY ? hf__fail_memory(err) : status;
 }
@@ -417,8 +487,10 @@ hf_status hf__table_fits(const struct hf_table *table, enum hf__database databas
                         " \"locked_until\" column (lease), or set \"advisory_lock\" (the process holds a key)",
                         table->display);
     if (table->mode_named && database != HF__SQLITE)
-        return hf__fail(err, HF_INVALID, "table %s: \"mode\" is how SQLite begins a transaction, and this is %s; take it out", table->display, name);
+        return hf__fail(err, HF_INVALID, "table %s: \"mode\" is how SQLite begins a transaction, and this is %s; take it out",
+                        table->display, name);
     if (table->no_key_update && database != HF__POSTGRES)
-        return hf__fail(err, HF_INVALID, "table %s: \"lock\": \"no_key_update\" is PostgreSQL's, and this is %s; take it out", table->display, name);
+        return hf__fail(err, HF_INVALID, "table %s: \"lock\": \"no_key_update\" is PostgreSQL's, and this is %s; take it out",
+                        table->display, name);
     return HF_OK;
 }

@@ -36,7 +36,8 @@ static LIST_HEAD(, hf__keys) registry = LIST_HEAD_INITIALIZER(registry);
 static struct hf__keys *new_keys(void)
 {
     struct hf__keys *keys = calloc(1, sizeof *keys);
-    if (!keys) return NULL;
+    if (!keys)
+        return NULL;
     if (pthread_mutex_init(&keys->mutex, NULL) != 0) {
         free(keys);
         return NULL;
@@ -68,18 +69,21 @@ hf_status hf__keys_private(struct hf__keys **out, hf_error *err)
 static hf_status open_lock_file(const char *database_path, int *fd, hf_error *err)
 {
     char *path = NULL;
-    if (asprintf(&path, "%s-holdfast-keys", database_path) < 0) return hf__fail_memory(err);
+    if (asprintf(&path, "%s-holdfast-keys", database_path) < 0)
+        return hf__fail_memory(err);
     hf_status status = HF_OK;
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*fd < 0) {
-        status = hf__fail(err, HF_SYSTEM, "cannot open %s, which keeps a second process off the database's keys: %s", path, strerror(errno));
+        status =
+            hf__fail(err, HF_SYSTEM, "cannot open %s, which keeps a second process off the database's keys: %s", path, strerror(errno));
     } else if (flock(*fd, LOCK_EX | LOCK_NB) != 0) {
-        status = errno == EWOULDBLOCK
-                     ? hf__fail(err, HF_BUSY,
-                                "another process works under advisory locks on %s (it holds %s): on SQLite the keys are kept in the process, so"
-                                " one process serves a database file; stop the other, give this one more workers, or use a lease table",
-                                database_path, path)
-                     : hf__fail(err, HF_SYSTEM, "cannot lock %s: %s", path, strerror(errno));
+        status =
+            errno == EWOULDBLOCK
+                ? hf__fail(err, HF_BUSY,
+                           "another process works under advisory locks on %s (it holds %s): on SQLite the keys are kept in the process, so"
+                           " one process serves a database file; stop the other, give this one more workers, or use a lease table",
+                           database_path, path)
+                : hf__fail(err, HF_SYSTEM, "cannot lock %s: %s", path, strerror(errno));
         close(*fd);
     }
     free(path);
@@ -89,7 +93,8 @@ static hf_status open_lock_file(const char *database_path, int *fd, hf_error *er
 static hf_status new_file_keys(const char *database_path, const struct stat *file, struct hf__keys **out, hf_error *err)
 {
     struct hf__keys *keys = new_keys();
-    if (!keys) return hf__fail_memory(err);
+    if (!keys)
+        return hf__fail_memory(err);
     hf_status status = open_lock_file(database_path, &keys->lock_fd, err);
     if (status != HF_OK) {
         free_keys(keys);
@@ -106,12 +111,14 @@ hf_status hf__keys_of_file(const char *database_path, struct hf__keys **out, hf_
 {
     struct stat file;
     *out = NULL;
-    if (stat(database_path, &file) != 0) return hf__fail(err, HF_SYSTEM, "cannot look at %s: %s", database_path, strerror(errno));
+    if (stat(database_path, &file) != 0)
+        return hf__fail(err, HF_SYSTEM, "cannot look at %s: %s", database_path, strerror(errno));
     hf_status status = HF_OK;
     pthread_mutex_lock(&registry_mutex);
     struct hf__keys *keys;
-    LIST_FOREACH(keys, &registry, link)
-        if (keys->device == file.st_dev && keys->inode == file.st_ino) break;
+    LIST_FOREACH (keys, &registry, link)
+        if (keys->device == file.st_dev && keys->inode == file.st_ino)
+            break;
     if (keys) {
         keys->users++;
         *out = keys;
@@ -124,7 +131,8 @@ hf_status hf__keys_of_file(const char *database_path, struct hf__keys **out, hf_
 
 void hf__keys_close(struct hf__keys *keys)
 {
-    if (!keys) return;
+    if (!keys)
+        return;
     pthread_mutex_lock(&registry_mutex);
     bool last = --keys->users == 0;
     if (last && keys->lock_fd >= 0) {
@@ -132,22 +140,25 @@ void hf__keys_close(struct hf__keys *keys)
         close(keys->lock_fd);
     }
     pthread_mutex_unlock(&registry_mutex);
-    if (last) free_keys(keys);
+    if (last)
+        free_keys(keys);
 }
 
 /* FNV-1a: spreads keys over the buckets, nothing more. */
 static size_t bucket_of(const char *key)
 {
     uint32_t hash = 2166136261u;
-    for (; *key; key++) hash = (hash ^ (unsigned char)*key) * 16777619u;
+    for (; *key; key++)
+        hash = (hash ^ (unsigned char)*key) * 16777619u;
     return hash % BUCKETS;
 }
 
 static struct held_key *find_key(struct hf__keys *keys, const char *key)
 {
     struct held_key *held;
-    LIST_FOREACH(held, &keys->held[bucket_of(key)], link)
-        if (strcmp(held->text, key) == 0) return held;
+    LIST_FOREACH (held, &keys->held[bucket_of(key)], link)
+        if (strcmp(held->text, key) == 0)
+            return held;
     return NULL;
 }
 
@@ -155,13 +166,16 @@ int hf__keys_take(struct hf__keys *keys, const char *key)
 {
     size_t len = strlen(key) + 1;
     struct held_key *mine = malloc(sizeof *mine + len);
-    if (!mine) return -1;
+    if (!mine)
+        return -1;
     memcpy(mine->text, key, len);
     pthread_mutex_lock(&keys->mutex);
     bool taken = find_key(keys, key) != NULL;
-    if (!taken) LIST_INSERT_HEAD(&keys->held[bucket_of(key)], mine, link);
+    if (!taken)
+        LIST_INSERT_HEAD(&keys->held[bucket_of(key)], mine, link);
     pthread_mutex_unlock(&keys->mutex);
-    if (taken) free(mine);
+    if (taken)
+        free(mine);
     return taken ? 0 : 1;
 }
 
@@ -169,7 +183,8 @@ void hf__keys_drop(struct hf__keys *keys, const char *key)
 {
     pthread_mutex_lock(&keys->mutex);
     struct held_key *held = find_key(keys, key);
-    if (held) LIST_REMOVE(held, link);
+    if (held)
+        LIST_REMOVE(held, link);
     pthread_mutex_unlock(&keys->mutex);
     free(held);
 }
@@ -181,16 +196,19 @@ long hf__keys_list(struct hf__keys *keys, char **out, size_t max)
     pthread_mutex_lock(&keys->mutex);
     for (size_t i = 0; i < BUCKETS && !failed; i++) {
         struct held_key *held;
-        LIST_FOREACH(held, &keys->held[i], link)
-        {
-            if (n == max || failed) break;
+        LIST_FOREACH (held, &keys->held[i], link) {
+            if (n == max || failed)
+                break;
             out[n] = strdup(held->text);
             failed = out[n] == NULL;
-            if (!failed) n++;
+            if (!failed)
+                n++;
         }
     }
     pthread_mutex_unlock(&keys->mutex);
-    if (!failed) return (long)n;
-    while (n > 0) free(out[--n]);
+    if (!failed)
+        return (long)n;
+    while (n > 0)
+        free(out[--n]);
     return -1;
 }

@@ -24,7 +24,8 @@ static int64_t unique_expiry(struct hf__plan *plan, int64_t expiry_us)
 static int64_t expiry_from(struct hf__plan *plan, int64_t now_us)
 {
     int64_t expiry_us = now_us + plan->table->lease_us;
-    if (HF__HAS(plan, ATTEMPT)) return hf__round_up(expiry_us, plan->token_unit_us);
+    if (HF__HAS(plan, ATTEMPT))
+        return hf__round_up(expiry_us, plan->token_unit_us);
     expiry_us += (int64_t)hf__random_below(RANDOM_TAIL_US);
     return unique_expiry(plan, hf__round_up(expiry_us, plan->token_unit_us));
 }
@@ -37,8 +38,10 @@ static hf_status begin(const struct hf__plan *plan, struct hf__conn *conn, struc
 
 static void undo(struct hf__conn *conn, struct hf__deadline deadline)
 {
-    if (conn->lost || hf__conn_transaction(conn) == HF__TX_NONE) return;
-    if (hf__conn_rollback(conn, deadline, NULL) != HF_OK) conn->retire = true;
+    if (conn->lost || hf__conn_transaction(conn) == HF__TX_NONE)
+        return;
+    if (hf__conn_rollback(conn, deadline, NULL) != HF_OK)
+        conn->retire = true;
 }
 
 /* ---- claim ---- */
@@ -54,7 +57,8 @@ static hf_status write_leases(struct hf__plan *plan, struct hf__conn *conn, stru
     args->many[HF__P_ID] = ids;
     for (size_t done = 0; done < found->count && status == HF_OK;) {
         size_t n = found->count - done < HF__LIST_MAX ? found->count - done : HF__LIST_MAX;
-        for (size_t i = 0; i < n; i++) ids[i] = *hf__cell(found, done + i, 0);
+        for (size_t i = 0; i < n; i++)
+            ids[i] = *hf__cell(found, done + i, 0);
         args->n_many[HF__P_ID] = n;
         status = hf__sql_run(conn, &plan->sql.lease_list[hf__list_for(n)], args, &answer, deadline, err);
         if (status == HF_OK && answer.matched != n)
@@ -62,6 +66,8 @@ static hf_status write_leases(struct hf__plan *plan, struct hf__conn *conn, stru
                               plan->table->display, n, (size_t)answer.matched);
         done += n;
     }
+    args->many[HF__P_ID] = NULL;
+    args->n_many[HF__P_ID] = 0;
     hf__rows_free(&answer);
     return status;
 }
@@ -70,9 +76,12 @@ static hf_status claim_in_two(struct hf__plan *plan, struct hf__conn *conn, stru
                               struct hf__deadline deadline, hf_error *err)
 {
     hf_status status = begin(plan, conn, deadline, err);
-    if (status == HF_OK) status = hf__sql_run(conn, &plan->sql.claim, args, found, deadline, err);
-    if (status == HF_OK && found->count > 0) status = write_leases(plan, conn, args, found, deadline, err);
-    if (status == HF_OK && found->count > 0) return hf__conn_commit(conn, deadline, err);
+    if (status == HF_OK)
+        status = hf__sql_run(conn, &plan->sql.claim, args, found, deadline, err);
+    if (status == HF_OK && found->count > 0)
+        status = write_leases(plan, conn, args, found, deadline, err);
+    if (status == HF_OK && found->count > 0)
+        return hf__conn_commit(conn, deadline, err);
     undo(conn, deadline);
     return status;
 }
@@ -89,12 +98,14 @@ static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, size_t limi
     hf__plan_args(plan, &args, now_us);
     args.one[HF__P_LIMIT] = hf__int((int64_t)limit);
     args.one[HF__P_EXPIRY] = hf__time_us(expiry_us);
-    hf_status status = one ? hf__sql_run(conn, &plan->sql.claim, &args, &found, deadline, err)
-                           : claim_in_two(plan, conn, &args, &found, deadline, err);
-    if (status == HF_OK) status = hf__rows_read(plan, &found, one ? 1 : 0, rows, err);
+    hf_status status =
+        one ? hf__sql_run(conn, &plan->sql.claim, &args, &found, deadline, err) : claim_in_two(plan, conn, &args, &found, deadline, err);
+    if (status == HF_OK)
+        status = hf__rows_read(plan, &found, one ? 1 : 0, rows, err);
     if (status == HF_OK) {
         *n = found.count;
-        for (size_t i = 0; i < *n; i++) rows[i]->token_us = expiry_us;
+        for (size_t i = 0; i < *n; i++)
+            rows[i]->token_us = expiry_us;
         hf__rows_sort(rows, *n);
     }
     hf__rows_free(&found);
@@ -107,17 +118,21 @@ static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, size_t limi
 static hf_status learn_token(struct hf__plan *plan, struct hf__conn *conn, struct hf__row *row, struct hf__deadline deadline, hf_error *err)
 {
     struct hf__seen seen;
-    if (row->other_token_us == 0) return HF_OK;
+    if (row->other_token_us == 0)
+        return HF_OK;
     hf_status status = hf__read_row(plan, conn, row, deadline, &seen, err);
-    if (status != HF_OK) return status;
-    if (seen.found && seen.token_us == row->other_token_us) row->token_us = row->other_token_us;
+    if (status != HF_OK)
+        return status;
+    if (seen.found && seen.token_us == row->other_token_us)
+        row->token_us = row->other_token_us;
     row->other_token_us = 0;
     return HF_OK;
 }
 
 static bool still_ours(const struct hf__plan *plan, const struct hf__row *row, const struct hf__seen *seen)
 {
-    if (!seen->found || seen->processed || seen->token_us != row->token_us) return false;
+    if (!seen->found || seen->processed || seen->token_us != row->token_us)
+        return false;
     return !HF__HAS(plan, ATTEMPT) || seen->stored == hf__stored_attempt(plan, row);
 }
 
@@ -133,7 +148,8 @@ static int64_t renewed_expiry(struct hf__plan *plan, struct hf__row *const *rows
 {
     int64_t expiry_us = expiry_from(plan, hf__clock_now_us(plan->clock));
     for (size_t i = 0; i < n; i++) /* forward, never back */
-        if (expiry_us <= rows[i]->token_us) expiry_us = rows[i]->token_us + plan->token_unit_us;
+        if (expiry_us <= rows[i]->token_us)
+            expiry_us = rows[i]->token_us + plan->token_unit_us;
     return expiry_us;
 }
 
@@ -142,9 +158,12 @@ static hf_status send_renewals(struct hf__plan *plan, struct hf__conn *conn, str
 {
     bool transaction = !hf__group_is_one_statement(plan);
     hf_status status = transaction ? begin(plan, conn, deadline, err) : HF_OK;
-    if (status == HF_OK) status = hf__group_apply(plan, conn, HF__GROUP_RENEW, rows, n, expiry_us, matched, deadline, err);
-    if (status == HF_OK && transaction) status = hf__conn_commit(conn, deadline, err);
-    if (status != HF_OK) undo(conn, deadline);
+    if (status == HF_OK)
+        status = hf__group_apply(plan, conn, HF__GROUP_RENEW, rows, n, expiry_us, matched, deadline, err);
+    if (status == HF_OK && transaction)
+        status = hf__conn_commit(conn, deadline, err);
+    if (status != HF_OK)
+        undo(conn, deadline);
     return status;
 }
 
@@ -163,9 +182,12 @@ static hf_status renew_slice(struct hf__plan *plan, struct hf__conn *conn, struc
 {
     bool matched[HF__LIST_MAX];
     hf_status status = HF_OK;
-    for (size_t i = 0; i < n; i++) statuses[i] = HF_TRANSIENT; /* not sent */
-    for (size_t i = 0; i < n && status == HF_OK; i++) status = learn_token(plan, conn, rows[i], deadline, err);
-    if (status != HF_OK) return status;
+    for (size_t i = 0; i < n; i++)
+        statuses[i] = HF_TRANSIENT; /* not sent */
+    for (size_t i = 0; i < n && status == HF_OK; i++)
+        status = learn_token(plan, conn, rows[i], deadline, err);
+    if (status != HF_OK)
+        return status;
     int64_t expiry_us = renewed_expiry(plan, rows, n);
     status = send_renewals(plan, conn, rows, n, expiry_us, matched, deadline, err);
     bool unknown = status == HF_LOST || status == HF_TIMEOUT;
@@ -173,13 +195,16 @@ static hf_status renew_slice(struct hf__plan *plan, struct hf__conn *conn, struc
         statuses[i] = HF_UNKNOWN;
         rows[i]->other_token_us = expiry_us;
     }
-    if (status != HF_OK) return status;
+    if (status != HF_OK)
+        return status;
     for (size_t i = 0; i < n; i++) {
         statuses[i] = matched[i] ? HF_OK : HF_BUSY;
-        if (matched[i]) rows[i]->token_us = expiry_us;
+        if (matched[i])
+            rows[i]->token_us = expiry_us;
     }
     for (size_t i = 0; i < n && status == HF_OK; i++)
-        if (!matched[i]) status = judge_missed(plan, conn, rows[i], deadline, &statuses[i], err);
+        if (!matched[i])
+            status = judge_missed(plan, conn, rows[i], deadline, &statuses[i], err);
     return status;
 }
 
@@ -203,7 +228,8 @@ static hf_status renew(struct hf__plan *plan, struct hf__conn *conn, struct hf__
                        struct hf__deadline deadline, hf_error *err)
 {
     hf_status status = HF_OK;
-    for (size_t i = 0; i < n; i++) statuses[i] = HF_TRANSIENT; /* not sent */
+    for (size_t i = 0; i < n; i++)
+        statuses[i] = HF_TRANSIENT; /* not sent */
     for (size_t done = 0; done < n && status == HF_OK;) {
         size_t slice = n - done < HF__LIST_MAX ? n - done : HF__LIST_MAX;
         status = renew_sorted(plan, conn, rows + done, slice, statuses + done, deadline, err);
@@ -216,12 +242,15 @@ static hf_status renew(struct hf__plan *plan, struct hf__conn *conn, struct hf__
 
 /* Reads what became of a change that may have taken effect. While our lease lasts nobody else can have claimed the row, so if it does
  * not hold our token any more, then by our own change. */
-static hf_status resolve(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, struct hf__deadline deadline, hf_error *err)
+static hf_status resolve(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, struct hf__deadline deadline,
+                         hf_error *err)
 {
     struct hf__seen seen;
     hf_status status = learn_token(plan, conn, change->row, deadline, err);
-    if (status == HF_OK) status = hf__read_row(plan, conn, change->row, deadline, &seen, err);
-    if (status != HF_OK) return status;
+    if (status == HF_OK)
+        status = hf__read_row(plan, conn, change->row, deadline, &seen, err);
+    if (status != HF_OK)
+        return status;
     bool lasts = hf__clock_now_us(plan->clock) < change->row->token_us;
     bool acks = change->action == HF__ACK || change->action == HF__REJECT;
     if (still_ours(plan, change->row, &seen))
@@ -236,7 +265,8 @@ static hf_status resolve(struct hf__plan *plan, struct hf__conn *conn, struct hf
 /* Does this change go with the group of acks? (A single row never does: its one statement names it.) */
 static bool in_group(const struct hf__plan *plan, const struct hf__change *change)
 {
-    if (change->action == HF__ACK) return true;
+    if (change->action == HF__ACK)
+        return true;
     return change->action == HF__REJECT && !(HF__HAS(plan, PROCESSED_AT) && HF__HAS(plan, LAST_ERROR));
 }
 
@@ -246,43 +276,51 @@ static int compare_changes(const void *left, const void *right)
     return hf__value_compare(&(*a)->row->id, &(*b)->row->id);
 }
 
-static hf_status ack_group(struct hf__plan *plan, struct hf__conn *conn, struct hf__change **changes, size_t n, struct hf__deadline deadline,
-                           hf_error *err)
+static hf_status ack_group(struct hf__plan *plan, struct hf__conn *conn, struct hf__change **changes, size_t n,
+                           struct hf__deadline deadline, hf_error *err)
 {
     struct hf__row *rows[HF__LIST_MAX];
     struct hf__change *acks[HF__LIST_MAX];
     bool matched[HF__LIST_MAX];
     size_t count = 0;
     for (size_t i = 0; i < n && n > 1; i++) {
-        if (!in_group(plan, changes[i])) continue;
+        if (!in_group(plan, changes[i]))
+            continue;
         rows[count] = changes[i]->row;
         acks[count++] = changes[i];
     }
-    if (count == 0) return HF_OK;
+    if (count == 0)
+        return HF_OK;
     hf_status status = hf__group_apply(plan, conn, HF__GROUP_ACK, rows, count, 0, matched, deadline, err);
-    for (size_t i = 0; i < count && status == HF_OK; i++) acks[i]->status = matched[i] ? HF_OK : HF_LEASE_LOST;
+    for (size_t i = 0; i < count && status == HF_OK; i++)
+        acks[i]->status = matched[i] ? HF_OK : HF_LEASE_LOST;
     return status;
 }
 
-static hf_status write_slice(struct hf__plan *plan, struct hf__conn *conn, struct hf__change **changes, size_t n, struct hf__deadline deadline,
-                             hf_error *err)
+static hf_status write_slice(struct hf__plan *plan, struct hf__conn *conn, struct hf__change **changes, size_t n,
+                             struct hf__deadline deadline, hf_error *err)
 {
     hf_status status = ack_group(plan, conn, changes, n, deadline, err);
     for (size_t i = 0; i < n && status == HF_OK; i++) {
-        if (n > 1 && in_group(plan, changes[i])) continue;
+        if (n > 1 && in_group(plan, changes[i]))
+            continue;
         status = hf__change_one(plan, conn, changes[i], HF_LEASE_LOST, deadline, err);
         changes[i]->status = status;
-        if (status == HF_LEASE_LOST) status = HF_OK;
+        if (status == HF_LEASE_LOST)
+            status = HF_OK;
     }
     return status;
 }
 
 static bool needs_transaction(const struct hf__plan *plan, struct hf__change **changes, size_t n)
 {
-    if (n == 1) return false;
-    if (!hf__group_is_one_statement(plan)) return true;
+    if (n == 1)
+        return false;
+    if (!hf__group_is_one_statement(plan))
+        return true;
     for (size_t i = 0; i < n; i++)
-        if (!in_group(plan, changes[i])) return true;
+        if (!in_group(plan, changes[i]))
+            return true;
     return false;
 }
 
@@ -293,20 +331,25 @@ static hf_status apply_slice(struct hf__plan *plan, struct hf__conn *conn, struc
     bool transaction = needs_transaction(plan, changes, n);
     *sent = !transaction;
     hf_status status = HF_OK;
-    for (size_t i = 0; i < n && status == HF_OK; i++) status = learn_token(plan, conn, changes[i]->row, deadline, err);
-    if (status == HF_OK && transaction) status = begin(plan, conn, deadline, err);
-    if (status == HF_OK) status = write_slice(plan, conn, changes, n, deadline, err);
+    for (size_t i = 0; i < n && status == HF_OK; i++)
+        status = learn_token(plan, conn, changes[i]->row, deadline, err);
+    if (status == HF_OK && transaction)
+        status = begin(plan, conn, deadline, err);
+    if (status == HF_OK)
+        status = write_slice(plan, conn, changes, n, deadline, err);
     if (status == HF_OK && transaction) {
         *sent = true;
         status = hf__conn_commit(conn, deadline, err);
     }
-    if (status != HF_OK) undo(conn, deadline);
+    if (status != HF_OK)
+        undo(conn, deadline);
     return status;
 }
 
 static void answer_all(struct hf__change **changes, size_t n, hf_status status)
 {
-    for (size_t i = 0; i < n; i++) changes[i]->status = status;
+    for (size_t i = 0; i < n; i++)
+        changes[i]->status = status;
 }
 
 /* What was found gone after a try without an answer may have gone by that try. */
@@ -315,9 +358,11 @@ static hf_status judge_uncertain(struct hf__plan *plan, struct hf__conn *conn, s
 {
     hf_status status = HF_OK;
     for (size_t i = 0; i < n && status == HF_OK; i++) {
-        if (!changes[i]->uncertain || changes[i]->status != HF_LEASE_LOST) continue;
+        if (!changes[i]->uncertain || changes[i]->status != HF_LEASE_LOST)
+            continue;
         status = resolve(plan, conn, changes[i], deadline, err);
-        if (status != HF_OK) changes[i]->status = HF_UNKNOWN;
+        if (status != HF_OK)
+            changes[i]->status = HF_UNKNOWN;
     }
     return status;
 }
@@ -326,14 +371,15 @@ static hf_status settle_slice(struct hf__plan *plan, struct hf__conn *conn, stru
                               struct hf__deadline deadline, hf_error *err);
 
 /* One bad row never fails its neighbours: each for itself. */
-static hf_status settle_each(struct hf__plan *plan, struct hf__conn *conn, struct hf__change **changes, size_t n, struct hf__deadline deadline,
-                             hf_error *err)
+static hf_status settle_each(struct hf__plan *plan, struct hf__conn *conn, struct hf__change **changes, size_t n,
+                             struct hf__deadline deadline, hf_error *err)
 {
     hf_status first = HF_OK;
     for (size_t i = 0; i < n; i++) {
         hf_error ignored;
         hf_status status = settle_slice(plan, conn, &changes[i], 1, deadline, first == HF_OK ? err : &ignored);
-        if (first == HF_OK) first = status;
+        if (first == HF_OK)
+            first = status;
     }
     return first;
 }
@@ -347,7 +393,8 @@ static hf_status settle_slice(struct hf__plan *plan, struct hf__conn *conn, stru
     do {
         status = apply_slice(plan, conn, changes, n, &sent, deadline, err);
     } while (status == HF_TRANSIENT && !conn->lost && attempt < 8 && hf__backoff(attempt++, deadline));
-    if (status == HF_OK) return judge_uncertain(plan, conn, changes, n, deadline, err);
+    if (status == HF_OK)
+        return judge_uncertain(plan, conn, changes, n, deadline, err);
     if (status == HF_LOST || status == HF_TIMEOUT)
         answer_all(changes, n, sent ? HF_UNKNOWN : HF_TRANSIENT);
     else if (status == HF_TRANSIENT || n == 1)
@@ -362,7 +409,8 @@ static hf_status settle(struct hf__plan *plan, struct hf__conn *conn, struct hf_
 {
     struct hf__change **sorted = malloc(n * sizeof *sorted);
     if (!sorted) {
-        for (size_t i = 0; i < n; i++) changes[i].status = HF_TRANSIENT;
+        for (size_t i = 0; i < n; i++)
+            changes[i].status = HF_TRANSIENT;
         return hf__fail_memory(err);
     }
     for (size_t i = 0; i < n; i++) {
@@ -375,7 +423,8 @@ static hf_status settle(struct hf__plan *plan, struct hf__conn *conn, struct hf_
         hf_error ignored;
         size_t slice = n - done < HF__LIST_MAX ? n - done : HF__LIST_MAX;
         hf_status status = settle_slice(plan, conn, sorted + done, slice, deadline, first == HF_OK ? err : &ignored);
-        if (first == HF_OK) first = status;
+        if (first == HF_OK)
+            first = status;
         done += slice;
     }
     free(sorted);

@@ -33,15 +33,18 @@ int64_t hf__round_up(int64_t us, int64_t unit_us)
 static int64_t unit_of(const struct hf__column *column)
 {
     int64_t unit = 1;
-    if (!column || column->kind == HF__COLUMN_TEXT) return 1;
-    for (unsigned digits = column->precision; digits < 6; digits++) unit *= 10;
+    if (!column || column->kind == HF__COLUMN_TEXT)
+        return 1;
+    for (unsigned digits = column->precision; digits < 6; digits++)
+        unit *= 10;
     return unit;
 }
 
 static int64_t stored_max_of(const struct hf__column *column)
 {
     unsigned bits = column && column->bits > 0 && column->bits < 64 ? column->bits : 63;
-    if (column && column->bits < 64 && !column->is_unsigned && bits > 1) bits--;
+    if (column && column->bits < 64 && !column->is_unsigned && bits > 1)
+        bits--;
     return bits >= 63 ? INT64_MAX : ((int64_t)1 << bits) - 1;
 }
 
@@ -57,37 +60,48 @@ static void find_columns(struct hf__plan *plan)
 
 static hf_status copy_groups(struct hf__plan *plan, const struct hf__plan_options *options, hf_error *err)
 {
-    if (options->n_groups == 0) return HF_OK;
+    if (options->n_groups == 0)
+        return HF_OK;
     if (!HF__HAS(plan, GROUP))
-        return hf__fail(err, HF_INVALID,
-                        "table %s: the subscription names groups, but the table description has no \"group\" column; add one or read the whole table",
-                        plan->table->display);
+        return hf__fail(
+            err, HF_INVALID,
+            "table %s: the subscription names groups, but the table description has no \"group\" column; add one or read the whole table",
+            plan->table->display);
     plan->groups = calloc(options->n_groups, sizeof *plan->groups);
-    if (!plan->groups) return hf__fail_memory(err);
+    plan->group_names = calloc(options->n_groups, sizeof *plan->group_names);
+    if (!plan->groups || !plan->group_names)
+        return hf__fail_memory(err);
     for (size_t i = 0; i < options->n_groups; i++) {
-        char *copy = strdup(options->groups[i]);
-        if (!copy) return hf__fail_memory(err);
-        plan->groups[plan->n_groups++] = hf__text(copy);
+        plan->group_names[i] = strdup(options->groups[i]);
+        if (!plan->group_names[i])
+            return hf__fail_memory(err);
+        plan->groups[i] = hf__text(plan->group_names[i]);
+        plan->n_groups++;
     }
     return HF_OK;
 }
 
 static hf_status list_literals(struct hf__plan *plan, hf_error *err)
 {
-    if (plan->table->n_key == 0) return HF_OK;
+    if (plan->table->n_key == 0)
+        return HF_OK;
     plan->literals = calloc(plan->table->n_key, sizeof *plan->literals);
-    if (!plan->literals) return hf__fail_memory(err);
+    if (!plan->literals)
+        return hf__fail_memory(err);
     for (size_t i = 0; i < plan->table->n_key; i++)
-        if (!plan->table->key[i].is_column) plan->literals[plan->n_literals++] = hf__text(plan->table->key[i].text);
+        if (!plan->table->key[i].is_column)
+            plan->literals[plan->n_literals++] = hf__text(plan->table->key[i].text);
     return HF_OK;
 }
 
 /* Where the database keeps no locks the process does, one set for each database file. */
 static hf_status open_keys(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, hf_error *err)
 {
-    if (plan->strategy->kind != HF__ADVISORY_LOCK) return HF_OK;
-    if (plan->dialect->try_lock) return hf__keys_private(&plan->keys, err);
-    static const struct hf__statement file_of = { .sql = "SELECT file FROM pragma_database_list WHERE name = ?1", .serial = 0 };
+    if (plan->strategy->kind != HF__ADVISORY_LOCK)
+        return HF_OK;
+    if (plan->dialect->try_lock)
+        return hf__keys_private(&plan->keys, err);
+    static const struct hf__statement file_of = {.sql = "SELECT file FROM pragma_database_list WHERE name = ?1", .serial = 0};
     struct hf__value name = hf__text(plan->table->schema ? plan->table->schema : "main");
     struct hf__rows rows;
     hf__rows_init(&rows);
@@ -104,9 +118,10 @@ static hf_status open_keys(struct hf__plan *plan, struct hf__conn *conn, struct 
 
 static hf_status refuse_faults(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, hf_error *err)
 {
-    struct hf__findings findings = { 0 };
+    struct hf__findings findings = {0};
     hf_status status = hf__inspect(conn, plan->table, deadline, &findings, err);
-    if (status == HF_OK) status = hf__findings_first_error(&findings, err);
+    if (status == HF_OK)
+        status = hf__findings_first_error(&findings, err);
     hf__findings_free(&findings);
     return status;
 }
@@ -115,13 +130,18 @@ static hf_status fill(struct hf__plan *plan, struct hf__conn *conn, const struct
                       hf_error *err)
 {
     hf_status status = refuse_faults(plan, conn, deadline, err);
-    if (status == HF_OK) status = hf__conn_describe(conn, plan->table->schema, plan->table->name, deadline, &plan->relation, err);
-    if (status != HF_OK) return status;
+    if (status == HF_OK)
+        status = hf__conn_describe(conn, plan->table->schema, plan->table->name, deadline, &plan->relation, err);
+    if (status != HF_OK)
+        return status;
     find_columns(plan);
     status = copy_groups(plan, options, err);
-    if (status == HF_OK) status = list_literals(plan, err);
-    if (status == HF_OK) status = open_keys(plan, conn, deadline, err);
-    if (status == HF_OK) status = hf__render_all(plan, err);
+    if (status == HF_OK)
+        status = list_literals(plan, err);
+    if (status == HF_OK)
+        status = open_keys(plan, conn, deadline, err);
+    if (status == HF_OK)
+        status = hf__render_all(plan, err);
     return status;
 }
 
@@ -130,7 +150,8 @@ hf_status hf__plan_open(struct hf__conn *conn, const struct hf_table *table, con
 {
     *out = NULL;
     struct hf__plan *plan = calloc(1, sizeof *plan);
-    if (!plan) return hf__fail_memory(err);
+    if (!plan)
+        return hf__fail_memory(err);
     plan->table = hf__table_copy(table);
     plan->strategy = hf__strategy_of(hf__table_kind(table));
     plan->dialect = hf__dialect_of(conn->server.database);
@@ -146,8 +167,11 @@ hf_status hf__plan_open(struct hf__conn *conn, const struct hf_table *table, con
 
 void hf__plan_close(struct hf__plan *plan)
 {
-    if (!plan) return;
-    for (size_t i = 0; i < plan->n_groups; i++) free((char *)(uintptr_t)plan->groups[i].s.data);
+    if (!plan)
+        return;
+    for (size_t i = 0; i < plan->n_groups; i++)
+        free(plan->group_names[i]);
+    free(plan->group_names);
     free(plan->groups);
     free(plan->literals);
     hf__keys_close(plan->keys);
@@ -185,11 +209,13 @@ void hf__args_row(const struct hf__plan *plan, struct hf__args *args, const stru
 static hf_status count(struct hf__plan *plan, struct hf__conn *conn, const struct hf__rendered *statement, int64_t now_us,
                        struct hf__rows *rows, struct hf__deadline deadline, int64_t *out, hf_error *err)
 {
-    if (!statement->text) return HF_OK;
+    if (!statement->text)
+        return HF_OK;
     struct hf__args args;
     hf__plan_args(plan, &args, now_us);
     hf_status status = hf__sql_run(conn, statement, &args, rows, deadline, err);
-    if (status == HF_OK && rows->count == 1) (void)hf__value_int(hf__cell(rows, 0, 0), out);
+    if (status == HF_OK && rows->count == 1)
+        (void)hf__value_int(hf__cell(rows, 0, 0), out);
     return status;
 }
 
@@ -198,13 +224,16 @@ hf_status hf__plan_count(struct hf__plan *plan, struct hf__conn *conn, struct hf
     struct hf__rows rows;
     int64_t now_us = hf__clock_now_us(plan->clock), oldest_us;
     hf__rows_init(&rows);
-    *out = (struct hf__counts){ .in_work = HF__HAS(plan, LOCKED_UNTIL) ? 0 : -1, .oldest_due_seconds = HF__HAS(plan, RETRY_AFTER) ? 0 : -1 };
+    *out = (struct hf__counts){.in_work = HF__HAS(plan, LOCKED_UNTIL) ? 0 : -1, .oldest_due_seconds = HF__HAS(plan, RETRY_AFTER) ? 0 : -1};
     hf_status status = count(plan, conn, &plan->sql.count_due, now_us, &rows, deadline, &out->due, err);
     if (status == HF_OK && rows.count == 1 && hf__value_time(hf__cell(&rows, 0, 1), &oldest_us) && oldest_us < now_us)
         out->oldest_due_seconds = (double)(now_us - oldest_us) / 1e6;
-    if (status == HF_OK) status = count(plan, conn, &plan->sql.count_delayed, now_us, &rows, deadline, &out->delayed, err);
-    if (status == HF_OK) status = count(plan, conn, &plan->sql.count_leased, now_us, &rows, deadline, &out->in_work, err);
-    if (status == HF_OK) status = count(plan, conn, &plan->sql.count_processed, now_us, &rows, deadline, &out->processed, err);
+    if (status == HF_OK)
+        status = count(plan, conn, &plan->sql.count_delayed, now_us, &rows, deadline, &out->delayed, err);
+    if (status == HF_OK)
+        status = count(plan, conn, &plan->sql.count_leased, now_us, &rows, deadline, &out->in_work, err);
+    if (status == HF_OK)
+        status = count(plan, conn, &plan->sql.count_processed, now_us, &rows, deadline, &out->processed, err);
     hf__rows_free(&rows);
     return status;
 }
@@ -226,7 +255,8 @@ hf_status hf__plan_keyless(struct hf__plan *plan, struct hf__conn *conn, struct 
 {
     *count = 0;
     *example = NULL;
-    if (!plan->sql.keyless.text) return HF_OK;
+    if (!plan->sql.keyless.text)
+        return HF_OK;
     struct hf__args args;
     struct hf__rows rows;
     hf__rows_init(&rows);
@@ -235,7 +265,8 @@ hf_status hf__plan_keyless(struct hf__plan *plan, struct hf__conn *conn, struct 
     if (status == HF_OK && rows.count > 0) {
         *count = rows.count;
         *example = hf__id_text(hf__cell(&rows, 0, 0));
-        if (!*example) status = hf__fail_memory(err);
+        if (!*example)
+            status = hf__fail_memory(err);
     }
     hf__rows_free(&rows);
     return status;

@@ -14,16 +14,16 @@
 size_t hf__list_for(size_t n); /* the smallest list that holds n, n <= HF__LIST_MAX */
 
 struct hf__statements {
-    struct hf__rendered claim;                 /* row lock and lease */
+    struct hf__rendered claim;                     /* row lock and lease */
     struct hf__rendered candidates[HF__LISTS + 1]; /* advisory: [0] nothing excluded, [k + 1] a list of 2^k keys */
-    struct hf__rendered take, taken;           /* advisory: count the attempt; read the row */
+    struct hf__rendered take, taken;               /* advisory: count the attempt; read the row */
     struct hf__rendered try_lock, unlock;
     struct hf__rendered keyless;
     struct hf__rendered ack, reject, retry, retry_after, give_back, unbegun; /* one row each */
-    struct hf__rendered read;                  /* one row: what is believed of it */
-    struct hf__rendered renew;                 /* one row */
-    struct hf__rendered ack_set, renew_set;    /* PostgreSQL */
-    struct hf__rendered lock_list[HF__LISTS], lock_list_free[HF__LISTS]; /* locking reads; _free passes over locked rows */
+    struct hf__rendered read;                                                /* one row: what is believed of it */
+    struct hf__rendered renew;                                               /* one row */
+    struct hf__rendered ack_set, renew_set;                                  /* PostgreSQL */
+    struct hf__rendered lock_list[HF__LISTS], lock_list_free[HF__LISTS];     /* locking reads; _free passes over locked rows */
     struct hf__rendered ack_list[HF__LISTS], lease_list[HF__LISTS], renew_list[HF__LISTS];
     struct hf__rendered pending, count_due, count_delayed, count_leased, count_processed;
 };
@@ -36,7 +36,8 @@ struct hf__plan {
     struct hf__clock *clock;
     struct hf__relation relation;
     const struct hf__column *role[HF__ROLES];
-    struct hf__value *groups, *literals;
+    char **group_names;
+    struct hf__value *groups, *literals; /* groups borrow their names */
     size_t n_groups, n_literals;
     int64_t token_unit_us, due_unit_us; /* the precision of locked_until and retry_after */
     int64_t stored_max;                 /* the largest number that the attempt column holds */
@@ -84,7 +85,8 @@ int64_t hf__stored_attempt(const struct hf__plan *plan, const struct hf__row *ro
 #define HF__ROW_COLUMNS 8
 struct hf__row *hf__row_read(const struct hf__plan *plan, const struct hf__rows *rows, size_t r, int64_t ahead);
 /* Reads all of them; on failure frees those that were made. */
-HF_CHECKED hf_status hf__rows_read(const struct hf__plan *plan, const struct hf__rows *rows, int64_t ahead, struct hf__row **out, hf_error *err);
+HF_CHECKED hf_status hf__rows_read(const struct hf__plan *plan, const struct hf__rows *rows, int64_t ahead, struct hf__row **out,
+                                   hf_error *err);
 /* Puts rows in claim order. */
 void hf__rows_sort(struct hf__row **rows, size_t n);
 

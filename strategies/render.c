@@ -6,7 +6,8 @@
 size_t hf__list_for(size_t n)
 {
     size_t list = 0;
-    while (((size_t)1 << list) < n) list++;
+    while (((size_t)1 << list) < n)
+        list++;
     return list;
 }
 
@@ -33,7 +34,8 @@ static void put_believed(struct hf__sql *sql, const struct hf__plan *plan)
         hf__sql_put(sql, " = ");
         hf__sql_bind(sql, HF__P_TOKEN);
     }
-    if (!HF__HAS(plan, ATTEMPT)) return;
+    if (!HF__HAS(plan, ATTEMPT))
+        return;
     hf__sql_put(sql, " AND ");
     hf__put_attempt(sql, plan);
     hf__sql_put(sql, " = ");
@@ -48,7 +50,8 @@ static void put_update(struct hf__sql *sql, const struct hf__plan *plan)
 }
 
 /* What a change that gives the row back writes. Nothing to write: no statement is rendered, and none will be run. */
-static hf_status render_return(struct hf__plan *plan, bool due, bool reason, enum hf__param attempt, struct hf__rendered *out, hf_error *err)
+static hf_status render_return(struct hf__plan *plan, bool due, bool reason, enum hf__param attempt, struct hf__rendered *out,
+                               hf_error *err)
 {
     struct hf__sql sql;
     bool any = false;
@@ -72,7 +75,8 @@ static hf_status render_return(struct hf__plan *plan, bool due, bool reason, enu
     }
     put_believed(&sql, plan);
     hf_status status = keep(&sql, out, err);
-    if (status == HF_OK && !any) hf__rendered_free(out);
+    if (status == HF_OK && !any)
+        hf__rendered_free(out);
     return status;
 }
 
@@ -96,7 +100,8 @@ static hf_status render_read(struct hf__plan *plan, hf_error *err)
     begin(&sql, plan);
     hf__sql_put(&sql, "SELECT ");
     hf__sql_put(&sql, HF__HAS(plan, PROCESSED_AT) ? "" : "NULL");
-    if (HF__HAS(plan, PROCESSED_AT)) hf__sql_name(&sql, HF__COLUMN(plan, PROCESSED_AT));
+    if (HF__HAS(plan, PROCESSED_AT))
+        hf__sql_name(&sql, HF__COLUMN(plan, PROCESSED_AT));
     hf__sql_put(&sql, ", ");
     if (HF__HAS(plan, LOCKED_UNTIL))
         hf__sql_name(&sql, HF__COLUMN(plan, LOCKED_UNTIL));
@@ -123,12 +128,18 @@ static hf_status render_changes(struct hf__plan *plan, hf_error *err)
     enum hf__param counts = row_lock ? HF__P_STORED : HF__PARAMS;
     enum hf__param uncounts = row_lock ? HF__PARAMS : HF__P_ATTEMPT;
     hf_status status = render_ack(plan, false, &s->ack, err);
-    if (status == HF_OK) status = render_ack(plan, true, &s->reject, err);
-    if (status == HF_OK) status = render_return(plan, false, true, counts, &s->retry, err);
-    if (status == HF_OK) status = render_return(plan, true, true, counts, &s->retry_after, err);
-    if (status == HF_OK) status = render_return(plan, false, false, HF__PARAMS, &s->give_back, err);
-    if (status == HF_OK) status = render_return(plan, false, false, uncounts, &s->unbegun, err);
-    if (status == HF_OK) status = render_read(plan, err);
+    if (status == HF_OK)
+        status = render_ack(plan, true, &s->reject, err);
+    if (status == HF_OK)
+        status = render_return(plan, false, true, counts, &s->retry, err);
+    if (status == HF_OK)
+        status = render_return(plan, true, true, counts, &s->retry_after, err);
+    if (status == HF_OK)
+        status = render_return(plan, false, false, HF__PARAMS, &s->give_back, err);
+    if (status == HF_OK)
+        status = render_return(plan, false, false, uncounts, &s->unbegun, err);
+    if (status == HF_OK)
+        status = render_read(plan, err);
     return status;
 }
 
@@ -214,11 +225,16 @@ static hf_status render_lists(struct hf__plan *plan, hf_error *err)
     for (size_t k = 0; k < HF__LISTS; k++) {
         size_t n = (size_t)1 << k;
         hf_status status = render_lock_list(plan, n, false, &s->lock_list[k], err);
-        if (status == HF_OK) status = render_lock_list(plan, n, true, &s->lock_list_free[k], err);
-        if (status == HF_OK) status = render_list_change(plan, n, put_ack, &s->ack_list[k], err);
-        if (status == HF_OK) status = render_list_change(plan, n, put_lease, &s->lease_list[k], err);
-        if (status == HF_OK) status = render_list_change(plan, n, put_renewal, &s->renew_list[k], err);
-        if (status != HF_OK) return status;
+        if (status == HF_OK)
+            status = render_lock_list(plan, n, true, &s->lock_list_free[k], err);
+        if (status == HF_OK)
+            status = render_list_change(plan, n, put_ack, &s->ack_list[k], err);
+        if (status == HF_OK)
+            status = render_list_change(plan, n, put_lease, &s->lease_list[k], err);
+        if (status == HF_OK)
+            status = render_list_change(plan, n, put_renewal, &s->renew_list[k], err);
+        if (status != HF_OK)
+            return status;
     }
     return HF_OK;
 }
@@ -232,7 +248,8 @@ static hf_status render_renew_one(struct hf__plan *plan, hf_error *err)
     return keep(&sql, &plan->sql.renew, err);
 }
 
-static hf_status render_by(struct hf__plan *plan, void (*put)(struct hf__sql *, const struct hf__plan *), struct hf__rendered *out, hf_error *err)
+static hf_status render_by(struct hf__plan *plan, void (*put)(struct hf__sql *, const struct hf__plan *), struct hf__rendered *out,
+                           hf_error *err)
 {
     struct hf__sql sql;
     begin(&sql, plan);
@@ -243,11 +260,16 @@ static hf_status render_by(struct hf__plan *plan, void (*put)(struct hf__sql *, 
 static hf_status render_lease(struct hf__plan *plan, hf_error *err)
 {
     const struct hf__dialect *dialect = plan->dialect;
-    hf_status status = dialect->lease_claim ? render_by(plan, dialect->lease_claim, &plan->sql.claim, err) : render_locking_claim(plan, err);
-    if (status == HF_OK) status = render_renew_one(plan, err);
-    if (status == HF_OK && dialect->ack_set) status = render_by(plan, dialect->ack_set, &plan->sql.ack_set, err);
-    if (status == HF_OK && dialect->renew_set) status = render_by(plan, dialect->renew_set, &plan->sql.renew_set, err);
-    if (status == HF_OK && dialect->locking_read) status = render_lists(plan, err);
+    hf_status status =
+        dialect->lease_claim ? render_by(plan, dialect->lease_claim, &plan->sql.claim, err) : render_locking_claim(plan, err);
+    if (status == HF_OK)
+        status = render_renew_one(plan, err);
+    if (status == HF_OK && dialect->ack_set)
+        status = render_by(plan, dialect->ack_set, &plan->sql.ack_set, err);
+    if (status == HF_OK && dialect->renew_set)
+        status = render_by(plan, dialect->renew_set, &plan->sql.renew_set, err);
+    if (status == HF_OK && dialect->locking_read)
+        status = render_lists(plan, err);
     return status;
 }
 
@@ -293,7 +315,8 @@ static void put_takeable(struct hf__sql *sql, const struct hf__plan *plan)
     hf__put_key_bytes(sql, plan);
     hf__sql_put(sql, " = ");
     hf__sql_bind(sql, HF__P_KEY);
-    if (!HF__HAS(plan, ATTEMPT)) return;
+    if (!HF__HAS(plan, ATTEMPT))
+        return;
     hf__put_and(sql, &any);
     hf__put_attempt(sql, plan);
     hf__sql_put(sql, " = ");
@@ -304,7 +327,8 @@ static hf_status render_take(struct hf__plan *plan, hf_error *err)
 {
     struct hf__sql sql;
     bool any = false;
-    if (!HF__HAS(plan, ATTEMPT)) return HF_OK;
+    if (!HF__HAS(plan, ATTEMPT))
+        return HF_OK;
     begin(&sql, plan);
     put_update(&sql, plan);
     hf__put_set(&sql, &any, HF__COLUMN(plan, ATTEMPT));
@@ -335,16 +359,19 @@ static hf_status render_taken(struct hf__plan *plan, hf_error *err)
 
 static hf_status render_constant(struct hf__plan *plan, const char *constant, struct hf__rendered *out, hf_error *err)
 {
-    if (!constant) return HF_OK;
+    if (!constant)
+        return HF_OK;
     hf_status status;
     struct hf__sql sql;
     begin(&sql, plan);
     hf__sql_put(&sql, constant);
     status = keep(&sql, out, err);
-    if (status != HF_OK) return status;
+    if (status != HF_OK)
+        return status;
     out->bound = malloc(sizeof *out->bound);
-    if (!out->bound) return hf__fail_memory(err);
-    out->bound[0] = (struct hf__bound){ .param = HF__P_KEY, .index = 0 };
+    if (!out->bound)
+        return hf__fail_memory(err);
+    out->bound[0] = (struct hf__bound){.param = HF__P_KEY, .index = 0};
     out->n_bound = 1;
     return HF_OK;
 }
@@ -374,11 +401,16 @@ static hf_status render_advisory(struct hf__plan *plan, hf_error *err)
     hf_status status = render_candidates(plan, 0, &plan->sql.candidates[0], err);
     for (size_t k = 0; status == HF_OK && k < HF__LISTS; k++)
         status = render_candidates(plan, (size_t)1 << k, &plan->sql.candidates[k + 1], err);
-    if (status == HF_OK) status = render_take(plan, err);
-    if (status == HF_OK) status = render_taken(plan, err);
-    if (status == HF_OK) status = render_constant(plan, plan->dialect->try_lock, &plan->sql.try_lock, err);
-    if (status == HF_OK) status = render_constant(plan, plan->dialect->unlock, &plan->sql.unlock, err);
-    if (status == HF_OK) status = render_keyless(plan, err);
+    if (status == HF_OK)
+        status = render_take(plan, err);
+    if (status == HF_OK)
+        status = render_taken(plan, err);
+    if (status == HF_OK)
+        status = render_constant(plan, plan->dialect->try_lock, &plan->sql.try_lock, err);
+    if (status == HF_OK)
+        status = render_constant(plan, plan->dialect->unlock, &plan->sql.unlock, err);
+    if (status == HF_OK)
+        status = render_keyless(plan, err);
     return status;
 }
 
@@ -436,7 +468,8 @@ static hf_status render_count(struct hf__plan *plan, enum counted what, struct h
     } else {
         hf__put_unfinished(&sql, plan, &any);
     }
-    if (what == COUNT_DUE) hf__put_due(&sql, plan, &any);
+    if (what == COUNT_DUE)
+        hf__put_due(&sql, plan, &any);
     if (what == COUNT_DUE && HF__HAS(plan, LOCKED_UNTIL)) {
         hf__put_and(&sql, &any);
         hf__sql_put(&sql, "(");
@@ -447,8 +480,10 @@ static hf_status render_count(struct hf__plan *plan, enum counted what, struct h
         hf__sql_bind(&sql, HF__P_NOW);
         hf__sql_put(&sql, ")");
     }
-    if (what == COUNT_DELAYED) put_compared(&sql, HF__COLUMN(plan, RETRY_AFTER), " > ", &any);
-    if (what == COUNT_LEASED) put_compared(&sql, HF__COLUMN(plan, LOCKED_UNTIL), " > ", &any);
+    if (what == COUNT_DELAYED)
+        put_compared(&sql, HF__COLUMN(plan, RETRY_AFTER), " > ", &any);
+    if (what == COUNT_LEASED)
+        put_compared(&sql, HF__COLUMN(plan, LOCKED_UNTIL), " > ", &any);
     return hf__sql_finish(&sql, false, out, err);
 }
 
@@ -456,21 +491,26 @@ static hf_status render_counts(struct hf__plan *plan, hf_error *err)
 {
     struct hf__statements *s = &plan->sql;
     hf_status status = render_count(plan, COUNT_DUE, &s->count_due, err);
-    if (status == HF_OK && HF__HAS(plan, RETRY_AFTER)) status = render_count(plan, COUNT_DELAYED, &s->count_delayed, err);
-    if (status == HF_OK && HF__HAS(plan, LOCKED_UNTIL)) status = render_count(plan, COUNT_LEASED, &s->count_leased, err);
-    if (status == HF_OK && HF__HAS(plan, PROCESSED_AT)) status = render_count(plan, COUNT_PROCESSED, &s->count_processed, err);
+    if (status == HF_OK && HF__HAS(plan, RETRY_AFTER))
+        status = render_count(plan, COUNT_DELAYED, &s->count_delayed, err);
+    if (status == HF_OK && HF__HAS(plan, LOCKED_UNTIL))
+        status = render_count(plan, COUNT_LEASED, &s->count_leased, err);
+    if (status == HF_OK && HF__HAS(plan, PROCESSED_AT))
+        status = render_count(plan, COUNT_PROCESSED, &s->count_processed, err);
     return status;
 }
 
 hf_status hf__render_all(struct hf__plan *plan, hf_error *err)
 {
     static hf_status (*const own[])(struct hf__plan *, hf_error *) = {
-        [HF__ROW_LOCK] = render_locking_claim, [HF__LEASE] = render_lease, [HF__ADVISORY_LOCK] = render_advisory
-    };
+        [HF__ROW_LOCK] = render_locking_claim, [HF__LEASE] = render_lease, [HF__ADVISORY_LOCK] = render_advisory};
     hf_status status = own[plan->strategy->kind](plan, err);
-    if (status == HF_OK) status = render_changes(plan, err);
-    if (status == HF_OK) status = render_pending(plan, err);
-    if (status == HF_OK) status = render_counts(plan, err);
+    if (status == HF_OK)
+        status = render_changes(plan, err);
+    if (status == HF_OK)
+        status = render_pending(plan, err);
+    if (status == HF_OK)
+        status = render_counts(plan, err);
     return status;
 }
 
@@ -478,5 +518,6 @@ hf_status hf__render_all(struct hf__plan *plan, hf_error *err)
 void hf__statements_free(struct hf__statements *statements)
 {
     struct hf__rendered *each = (struct hf__rendered *)statements;
-    for (size_t i = 0; i < sizeof *statements / sizeof *each; i++) hf__rendered_free(&each[i]);
+    for (size_t i = 0; i < sizeof *statements / sizeof *each; i++)
+        hf__rendered_free(&each[i]);
 }

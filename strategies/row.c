@@ -17,7 +17,8 @@ static bool has_bytes(const struct hf__value *value)
 static struct hf__value keep(const struct hf__value *value, char **at)
 {
     struct hf__value kept = *value;
-    if (!has_bytes(value)) return kept;
+    if (!has_bytes(value))
+        return kept;
     memcpy(*at, value->s.data, value->s.len);
     (*at)[value->s.len] = '\0';
     kept.s.data = *at;
@@ -27,8 +28,10 @@ static struct hf__value keep(const struct hf__value *value, char **at)
 
 static size_t id_text_size(const struct hf__value *id)
 {
-    if (id->type == HF__TEXT) return id->s.len + 1;
-    if (id->type == HF__BYTES) return 2 * id->s.len + 1;
+    if (id->type == HF__TEXT)
+        return id->s.len + 1;
+    if (id->type == HF__BYTES)
+        return 2 * id->s.len + 1;
     return 24;
 }
 
@@ -39,7 +42,8 @@ static void write_id_text(const struct hf__value *id, char *out, size_t size)
         out[id->s.len] = '\0';
     } else if (id->type == HF__BYTES) {
         out[0] = '\0';
-        for (size_t i = 0; i < id->s.len; i++) snprintf(out + 2 * i, size - 2 * i, "%02x", (unsigned char)id->s.data[i]);
+        for (size_t i = 0; i < id->s.len; i++)
+            snprintf(out + 2 * i, size - 2 * i, "%02x", (unsigned char)id->s.data[i]);
     } else if (id->type == HF__UINT) {
         snprintf(out, size, "%" PRIu64, id->u);
     } else {
@@ -51,7 +55,8 @@ char *hf__id_text(const struct hf__value *id)
 {
     size_t size = id_text_size(id);
     char *text = malloc(size);
-    if (text) write_id_text(id, text, size);
+    if (text)
+        write_id_text(id, text, size);
     return text;
 }
 
@@ -60,7 +65,8 @@ struct hf__row *hf__row_read(const struct hf__plan *plan, const struct hf__rows 
     size_t size = 0;
     const struct hf__value *cell = hf__cell(rows, r, 0);
     for (size_t c = 0; c < HF__ROW_COLUMNS; c++)
-        if (has_bytes(&cell[c])) size += cell[c].s.len + 1;
+        if (has_bytes(&cell[c]))
+            size += cell[c].s.len + 1;
     size += id_text_size(&cell[COLUMN_ID]);
     struct hf__row *row = calloc(1, sizeof *row);
     char *at = malloc(size);
@@ -80,14 +86,17 @@ struct hf__row *hf__row_read(const struct hf__plan *plan, const struct hf__rows 
     row->headers = keep(&cell[COLUMN_HEADERS], &at);
     row->payload = keep(&cell[COLUMN_PAYLOAD], &at);
     struct hf__value key = keep(&cell[COLUMN_KEY], &at);
-    if (has_bytes(&key)) row->key = (char *)(uintptr_t)key.s.data;
-    if (HF__HAS(plan, ATTEMPT) && hf__value_int(&cell[COLUMN_ATTEMPT], &row->attempt)) row->attempt -= ahead;
+    if (has_bytes(&key))
+        row->key = (char *)(uintptr_t)key.s.data;
+    if (HF__HAS(plan, ATTEMPT) && hf__value_int(&cell[COLUMN_ATTEMPT], &row->attempt))
+        row->attempt -= ahead;
     return row;
 }
 
 void hf__row_free(struct hf__row *row)
 {
-    if (!row) return;
+    if (!row)
+        return;
     free(row->memory);
     free(row);
 }
@@ -96,8 +105,10 @@ hf_status hf__rows_read(const struct hf__plan *plan, const struct hf__rows *rows
 {
     for (size_t r = 0; r < rows->count; r++) {
         out[r] = hf__row_read(plan, rows, r, ahead);
-        if (out[r]) continue;
-        while (r > 0) hf__row_free(out[--r]);
+        if (out[r])
+            continue;
+        while (r > 0)
+            hf__row_free(out[--r]);
         return hf__fail_memory(err);
     }
     return HF_OK;
@@ -108,9 +119,11 @@ static int compare_rows(const void *left, const void *right)
 {
     const struct hf__row *a = *(struct hf__row *const *)left, *b = *(struct hf__row *const *)right;
     bool a_null = a->order[0].type == HF__NULL, b_null = b->order[0].type == HF__NULL;
-    if (a_null != b_null) return a_null ? 1 : -1;
+    if (a_null != b_null)
+        return a_null ? 1 : -1;
     int order = hf__value_compare(&a->order[0], &b->order[0]);
-    if (order == 0) order = hf__value_compare(&a->order[1], &b->order[1]);
+    if (order == 0)
+        order = hf__value_compare(&a->order[1], &b->order[1]);
     return order != 0 ? order : hf__value_compare(&a->id, &b->id);
 }
 

@@ -13,8 +13,10 @@ static enum hf__isolation level_of(const struct hf__plan *plan)
 /* Ends a transaction that is of no more use. A connection that cannot even do that is not handed on. */
 static void end(struct hf__conn *conn, struct hf__deadline deadline)
 {
-    if (conn->lost || hf__conn_transaction(conn) == HF__TX_NONE) return;
-    if (hf__conn_rollback(conn, deadline, NULL) != HF_OK) conn->retire = true;
+    if (conn->lost || hf__conn_transaction(conn) == HF__TX_NONE)
+        return;
+    if (hf__conn_rollback(conn, deadline, NULL) != HF_OK)
+        conn->retire = true;
 }
 
 static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, size_t limit, struct hf__deadline deadline, struct hf__row **rows,
@@ -30,16 +32,20 @@ static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, size_t limi
         args.one[HF__P_LIMIT] = hf__int((int64_t)limit);
         status = hf__sql_run(conn, &plan->sql.claim, &args, &found, deadline, err);
     }
-    if (status == HF_OK) status = hf__rows_read(plan, &found, 0, rows, err);
-    if (status == HF_OK) *n = found.count;
+    if (status == HF_OK)
+        status = hf__rows_read(plan, &found, 0, rows, err);
+    if (status == HF_OK)
+        *n = found.count;
     hf__rows_free(&found);
-    if (status != HF_OK || *n == 0) end(conn, deadline);
+    if (status != HF_OK || *n == 0)
+        end(conn, deadline);
     return status;
 }
 
 static void answer_all(struct hf__change *changes, size_t n, hf_status status)
 {
-    for (size_t i = 0; i < n; i++) changes[i].status = status;
+    for (size_t i = 0; i < n; i++)
+        changes[i].status = status;
 }
 
 static bool writes(const struct hf__change *change)
@@ -48,7 +54,8 @@ static bool writes(const struct hf__change *change)
 }
 
 /* A savepoint keeps the row's lock when the settle fails in passing. A plain table's settle, by id of a row that is locked, has nothing
- * to fail of in passing, and changing a locked row below a savepoint costs PostgreSQL a multixact: only triggers and foreign keys need it. */
+ * to fail of in passing, and changing a locked row below a savepoint costs PostgreSQL a multixact: only triggers and foreign keys need it.
+ */
 static bool needs_savepoint(const struct hf__plan *plan)
 {
     return plan->dialect->savepoint_saves_locks && plan->relation.has_triggers;
@@ -57,9 +64,11 @@ static bool needs_savepoint(const struct hf__plan *plan)
 /* Undoes the failed try alone, if the row's lock survives that. */
 static bool may_try_again(struct hf__plan *plan, struct hf__conn *conn, hf_status status, unsigned attempt, struct hf__deadline deadline)
 {
-    if (status != HF_TRANSIENT || conn->lost || attempt >= 8) return false;
+    if (status != HF_TRANSIENT || conn->lost || attempt >= 8)
+        return false;
     if (needs_savepoint(plan)) {
-        if (hf__conn_exec(conn, "ROLLBACK TO SAVEPOINT hf_settle", deadline, NULL) != HF_OK) return false;
+        if (hf__conn_exec(conn, "ROLLBACK TO SAVEPOINT hf_settle", deadline, NULL) != HF_OK)
+            return false;
     } else if (hf__conn_transaction(conn) != HF__TX_OPEN) {
         return false; /* a deadlock: the database has given the row to someone else already */
     }
@@ -71,14 +80,17 @@ static hf_status write_changes(struct hf__plan *plan, struct hf__conn *conn, str
 {
     for (size_t i = 0; i < n; i++) {
         hf_status status = HF_OK;
-        if (needs_savepoint(plan)) status = hf__conn_exec(conn, "SAVEPOINT hf_settle", deadline, err);
-        if (status != HF_OK) return status;
+        if (needs_savepoint(plan))
+            status = hf__conn_exec(conn, "SAVEPOINT hf_settle", deadline, err);
+        if (status != HF_OK)
+            return status;
         unsigned attempt = 0;
         do {
             status = writes(&changes[i]) ? hf__change_one(plan, conn, &changes[i], HF_LOST, deadline, err) : HF_OK;
         } while (may_try_again(plan, conn, status, attempt++, deadline));
         changes[i].status = status;
-        if (status != HF_OK && !(status == HF_LOST && !conn->lost)) return status;
+        if (status != HF_OK && !(status == HF_LOST && !conn->lost))
+            return status;
     }
     return HF_OK;
 }
@@ -93,7 +105,8 @@ static hf_status settle(struct hf__plan *plan, struct hf__conn *conn, struct hf_
                         hf_error *err)
 {
     bool any = false;
-    for (size_t i = 0; i < n; i++) any = any || writes(&changes[i]);
+    for (size_t i = 0; i < n; i++)
+        any = any || writes(&changes[i]);
     if (!any) {
         end(conn, deadline);
         answer_all(changes, n, HF_OK);
@@ -107,18 +120,21 @@ static hf_status settle(struct hf__plan *plan, struct hf__conn *conn, struct hf_
         return lost_by(status);
     }
     status = hf__conn_commit(conn, deadline, err);
-    if (status == HF_OK) return HF_OK;
+    if (status == HF_OK)
+        return HF_OK;
     hf_status answer = status == HF_LOST || status == HF_TIMEOUT ? HF_UNKNOWN : lost_by(status);
     end(conn, deadline);
     answer_all(changes, n, answer);
     return answer;
 }
 
-static hf_status resolve(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, struct hf__deadline deadline, hf_error *err)
+static hf_status resolve(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, struct hf__deadline deadline,
+                         hf_error *err)
 {
     struct hf__seen seen;
     hf_status status = hf__read_row(plan, conn, change->row, deadline, &seen, err);
-    if (status != HF_OK) return status;
+    if (status != HF_OK)
+        return status;
     bool acks = change->action == HF__ACK || change->action == HF__REJECT;
     if (!seen.found || seen.processed)
         change->status = acks ? HF_OK : HF_UNKNOWN;

@@ -13,7 +13,8 @@ void hf__sql_begin(struct hf__sql *sql, enum hf__database database)
 
 void hf__sql_put_n(struct hf__sql *sql, const char *constant, size_t len)
 {
-    if (sql->failed) return;
+    if (sql->failed)
+        return;
     if (sql->len + len + 1 > sql->capacity) {
         size_t capacity = 2 * (sql->len + len + 1);
         char *text = realloc(sql->text, capacity);
@@ -72,7 +73,8 @@ static size_t place_of(const struct hf__sql *sql, enum hf__param param, unsigned
 {
     if (sql->database == HF__POSTGRES)
         for (size_t i = 0; i < sql->n_bound; i++)
-            if (sql->bound[i].param == param && sql->bound[i].index == index) return i;
+            if (sql->bound[i].param == param && sql->bound[i].index == index)
+                return i;
     return sql->n_bound;
 }
 
@@ -81,17 +83,19 @@ static bool add_bound(struct hf__sql *sql, enum hf__param param, unsigned index)
     if (sql->n_bound == sql->bound_capacity) {
         size_t capacity = sql->bound_capacity ? 2 * sql->bound_capacity : 8;
         struct hf__bound *bound = realloc(sql->bound, capacity * sizeof *bound);
-        if (!bound) return false;
+        if (!bound)
+            return false;
         sql->bound = bound;
         sql->bound_capacity = capacity;
     }
-    sql->bound[sql->n_bound++] = (struct hf__bound){ .param = param, .index = index };
+    sql->bound[sql->n_bound++] = (struct hf__bound){.param = param, .index = index};
     return true;
 }
 
 void hf__sql_bind_nth(struct hf__sql *sql, enum hf__param param, unsigned index)
 {
-    if (sql->failed) return;
+    if (sql->failed)
+        return;
     size_t place = place_of(sql, param, index);
     if (place == sql->n_bound && !add_bound(sql, param, index)) {
         sql->failed = true;
@@ -146,7 +150,8 @@ void hf__rendered_free(struct hf__rendered *rendered)
 static struct hf__value value_of(const struct hf__args *args, const struct hf__bound *bound)
 {
     size_t n = args->n_many[bound->param];
-    if (n == 0) return args->one[bound->param];
+    if (n == 0)
+        return args->one[bound->param];
     size_t index = bound->index < n ? bound->index : n - 1;
     return args->many[bound->param][index];
 }
@@ -158,10 +163,13 @@ hf_status hf__sql_run(struct hf__conn *conn, const struct hf__rendered *rendered
     struct hf__value *values = few;
     if (rendered->n_bound > sizeof few / sizeof few[0]) {
         values = malloc(rendered->n_bound * sizeof *values);
-        if (!values) return hf__fail_memory(err);
+        if (!values)
+            return hf__fail_memory(err);
     }
-    for (size_t i = 0; i < rendered->n_bound; i++) values[i] = value_of(args, &rendered->bound[i]);
+    for (size_t i = 0; i < rendered->n_bound; i++)
+        values[i] = value_of(args, &rendered->bound[i]);
     hf_status status = hf__conn_run(conn, &rendered->statement, values, rendered->n_bound, rows, deadline, err);
-    if (values != few) free(values);
+    if (values != few)
+        free(values);
     return status;
 }

@@ -9,11 +9,11 @@
 enum hf__param {
     HF__P_NOW,
     HF__P_LIMIT,
-    HF__P_EXPIRY,   /* a lease's new end */
-    HF__P_ID,       /* many */
+    HF__P_EXPIRY, /* a lease's new end */
+    HF__P_ID,     /* many */
     HF__P_TOKEN,
-    HF__P_ATTEMPT,  /* the number of the delivery */
-    HF__P_STORED,   /* the number of the next one, as the row holds it after a claim that counted */
+    HF__P_ATTEMPT, /* the number of the delivery */
+    HF__P_STORED,  /* the number of the next one, as the row holds it after a claim that counted */
     HF__P_DUE,
     HF__P_REASON,
     HF__P_KEY,
@@ -23,7 +23,7 @@ enum hf__param {
     HF__P_IDS,      /* PostgreSQL: arrays, one element a row */
     HF__P_TOKENS,
     HF__P_STOREDS,
-    HF__P_FIELD,    /* many: the cells of an INSERT */
+    HF__P_FIELD, /* many: the cells of an INSERT */
     HF__PARAMS
 };
 
@@ -50,10 +50,10 @@ struct hf__rendered {
 };
 
 void hf__sql_begin(struct hf__sql *sql, enum hf__database database);
-void hf__sql_put(struct hf__sql *sql, const char *constant);          /* our own text only */
+void hf__sql_put(struct hf__sql *sql, const char *constant); /* our own text only */
 void hf__sql_put_n(struct hf__sql *sql, const char *constant, size_t len);
 void hf__sql_number(struct hf__sql *sql, int64_t number);
-void hf__sql_name(struct hf__sql *sql, const char *identifier);       /* quoted */
+void hf__sql_name(struct hf__sql *sql, const char *identifier);        /* quoted */
 void hf__sql_table(struct hf__sql *sql, const struct hf_table *table); /* schema and name, quoted */
 void hf__sql_bind(struct hf__sql *sql, enum hf__param param);
 void hf__sql_bind_nth(struct hf__sql *sql, enum hf__param param, unsigned index);

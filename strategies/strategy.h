@@ -18,7 +18,7 @@ struct hf__row {
     int64_t token_us;       /* lease: the expiry that this delivery holds */
     int64_t other_token_us; /* lease: a renewal was sent with this expiry and its answer never came; 0: none */
     struct hf__value payload, headers, group;
-    char *key;              /* advisory lock: the rendered key */
+    char *key;                 /* advisory lock: the rendered key */
     struct hf__value order[2]; /* priority and retry_after as read, for the claim order */
     void *memory;
 };
@@ -29,8 +29,8 @@ enum hf__action {
     HF__RETRY,
     HF__RETRY_AFTER, /* delay_us counts from the settle */
     HF__REJECT,
-    HF__GIVE_BACK,   /* dropped unsettled, or back at the drain limit: free at once; an attempt that was counted stays counted */
-    HF__UNBEGUN      /* its handler never began: free at once, and the count goes back */
+    HF__GIVE_BACK, /* dropped unsettled, or back at the drain limit: free at once; an attempt that was counted stays counted */
+    HF__UNBEGUN    /* its handler never began: free at once, and the count goes back */
 };
 
 /* One row's outcome on its way to the database, and the answer for that row. */
@@ -40,9 +40,9 @@ struct hf__change {
     int64_t delay_us;
     const char *reason; /* may be NULL; any bytes: cleaned and cut to the column */
     size_t reason_len;
-    bool uncertain;     /* in: an earlier try may have taken effect (its answer never came) */
-    hf_status status;   /* out: HF_OK done; HF_LEASE_LOST, HF_LOST not ours any more, nothing changed; HF_UNKNOWN: ask resolve;
-                           HF_TRANSIENT: not done, may be tried again while it is held; HF_DATABASE: this row's change was refused */
+    bool uncertain;   /* in: an earlier try may have taken effect (its answer never came) */
+    hf_status status; /* out: HF_OK done; HF_LEASE_LOST, HF_LOST not ours any more, nothing changed; HF_UNKNOWN: ask resolve;
+                         HF_TRANSIENT: not done, may be tried again while it is held; HF_DATABASE: this row's change was refused */
 };
 
 struct hf__strategy {
@@ -55,8 +55,8 @@ struct hf__strategy {
      * Advisory: at most one row; its key is locked on conn's session (SQLite: in the process), no transaction is open.
      * An error never leaves anything claimed on the connection (what cannot be undone sets conn->retire, or ends with the lease),
      * and is never "no rows". HF_TRANSIENT: try again after a backoff. */
-    hf_status (*claim)(struct hf__plan *plan, struct hf__conn *conn, size_t limit, struct hf__deadline deadline,
-                       struct hf__row **rows, size_t *n, hf_error *err);
+    hf_status (*claim)(struct hf__plan *plan, struct hf__conn *conn, size_t limit, struct hf__deadline deadline, struct hf__row **rows,
+                       size_t *n, hf_error *err);
 
     /* Applies the outcomes; each change gets its own status. Returns HF_OK when every change has a final answer (even if some are
      * HF_LEASE_LOST), else the first failure, with err. Row lock: commits (all of the rows that one claim took, together). Advisory
@@ -64,8 +64,8 @@ struct hf__strategy {
      * statement and one commit; one bad row never fails its neighbours. On HF_LOST and HF_TIMEOUT of the connection itself changes
      * whose effect is not known read HF_UNKNOWN.
      * Tries transient failures again by itself where the row is surely still held (within the deadline). */
-    hf_status (*settle)(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *changes, size_t n,
-                        struct hf__deadline deadline, hf_error *err);
+    hf_status (*settle)(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *changes, size_t n, struct hf__deadline deadline,
+                        hf_error *err);
 
     /* Lease only, else NULL: moves the token of each row forward. statuses[i]: HF_OK (row->token_us is the new one), HF_LEASE_LOST,
      * HF_BUSY (someone has the row locked: passed over, comes again), HF_UNKNOWN (answer lost: row->other_token_us is set). */
@@ -75,7 +75,8 @@ struct hf__strategy {
     /* After a settle whose answer never came (HF_UNKNOWN), on another connection, the old one being closed: reads the row again.
      * Sets change->status to HF_OK (it took effect), HF_LOST / HF_LEASE_LOST (it did not, and the row is not ours), HF_TRANSIENT
      * (lease: it did not, and the row is still ours: settle again), or HF_UNKNOWN (it cannot tell). */
-    hf_status (*resolve)(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, struct hf__deadline deadline, hf_error *err);
+    hf_status (*resolve)(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, struct hf__deadline deadline,
+                         hf_error *err);
 
     /* Advisory only, else NULL: lets go of the key in the process when the row is dropped without a settle, because its connection is
      * lost. Exactly one of settle and forget is called for each claimed row. */
@@ -86,7 +87,7 @@ const struct hf__strategy *hf__strategy_of(enum hf__strategy_kind kind);
 struct hf__plan_options {
     const char *const *groups; /* the groups to read; n_groups 0: all */
     size_t n_groups;
-    struct hf__clock *clock;   /* borrowed; outlives the plan */
+    struct hf__clock *clock; /* borrowed; outlives the plan */
 };
 
 /* Reads the catalogue, refuses what spec.md refuses (the first fault, see hf__inspect), renders the statements. Blocks. */
@@ -111,9 +112,11 @@ struct hf__counts {
     int64_t due, delayed, in_work, processed, dead;
     double oldest_due_seconds;
 };
-HF_CHECKED hf_status hf__plan_count(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, struct hf__counts *out, hf_error *err);
+HF_CHECKED hf_status hf__plan_count(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, struct hf__counts *out,
+                                    hf_error *err);
 /* A plain read: is any row of the subscription unfinished and due, or under a lease? */
-HF_CHECKED hf_status hf__plan_pending(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, bool *pending, hf_error *err);
+HF_CHECKED hf_status hf__plan_pending(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, bool *pending,
+                                      hf_error *err);
 
 /* Advisory lock: how many due rows render no key, and the id of one (malloc'd, NULL if there is none). They are never run, because a
  * lock on nothing would exclude nothing; they must be reported. At most 1,000 are counted. Other strategies: 0. */
@@ -137,10 +140,10 @@ struct hf__job {
     size_t n_fields;
 };
 /* Inserts all or none. On a borrowed connection, or with a transaction open, it takes part in that transaction (all or none by a
- * savepoint) and commits nothing; otherwise it commits. ids (n of them, malloc'd each, to be freed by the caller) may be NULL. now_us: what delays
- * count from; 0: the host's wall clock. */
-HF_CHECKED hf_status hf__insert_jobs(struct hf__conn *conn, const struct hf_table *table, const struct hf__job *jobs, size_t n, int64_t now_us,
-                                     char **ids, struct hf__deadline deadline, hf_error *err);
+ * savepoint) and commits nothing; otherwise it commits. ids (n of them, malloc'd each, to be freed by the caller) may be NULL. now_us: what
+ * delays count from; 0: the host's wall clock. */
+HF_CHECKED hf_status hf__insert_jobs(struct hf__conn *conn, const struct hf_table *table, const struct hf__job *jobs, size_t n,
+                                     int64_t now_us, char **ids, struct hf__deadline deadline, hf_error *err);
 
 /* ---- ddl (strategies/ddl.c) ---- */
 /* The statements for this table, one C string each; *out is a malloc'd array of *n malloc'd strings. */

@@ -26,7 +26,7 @@ enum hf__role {
 #define HF__ROLE_ENUM(name, key) HF__ROLE_##name,
     HF__ROLE_MAP(HF__ROLE_ENUM)
 #undef HF__ROLE_ENUM
-    HF__ROLES
+        HF__ROLES
 };
 const char *hf__role_key(enum hf__role role);
 
@@ -39,17 +39,17 @@ struct hf__key_part {
 };
 
 struct hf_table {
-    char *schema;   /* NULL: the connection's own */
+    char *schema; /* NULL: the connection's own */
     char *name;
-    char *display;  /* for messages: app.report_jobs */
-    char *column[HF__ROLES]; /* NULL: the table does not have the role */
+    char *display;            /* for messages: app.report_jobs */
+    char *column[HF__ROLES];  /* NULL: the table does not have the role */
     struct hf__key_part *key; /* the advisory_lock template; n_key 0: none */
     size_t n_key;
     int64_t lease_us;
-    enum hf__isolation isolation;  /* DEFAULT: not named */
+    enum hf__isolation isolation; /* DEFAULT: not named */
     enum hf__sqlite_mode mode;
     bool mode_named;
-    bool no_key_update;            /* "lock": "no_key_update" */
+    bool no_key_update; /* "lock": "no_key_update" */
 };
 
 /* What hf_table_parse does (the public call in runtime/ forwards to it). */

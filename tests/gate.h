@@ -13,7 +13,10 @@ struct hf_test_gate {
     bool open;
     size_t waiting;
 };
-#define HF_TEST_GATE_INIT {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0}
+#define HF_TEST_GATE_INIT                                             \
+    {                                                                 \
+        PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, 0 \
+    }
 
 void hf_test_gate_pass(struct hf_test_gate *gate); /* waits while it is shut; for handlers */
 void hf_test_gate_open(struct hf_test_gate *gate);

@@ -23,7 +23,8 @@ static void *write_often(void *arg)
 {
     struct shared *shared = arg;
     for (int i = 0; i < 200; i++) {
-        if (!hf__sqlite_turn_take(shared->turns, hf__after_ms(60000))) return arg;
+        if (!hf__sqlite_turn_take(shared->turns, hf__after_ms(60000)))
+            return arg;
         shared->inside++;
         shared->worst = shared->inside > shared->worst ? shared->inside : shared->worst;
         shared->done++;
@@ -36,10 +37,11 @@ static void *write_often(void *arg)
 static void test_one_at_a_time(void)
 {
     const char *path = new_file();
-    struct shared shared = { .turns = hf__sqlite_turns_at(path) };
+    struct shared shared = {.turns = hf__sqlite_turns_at(path)};
     pthread_t threads[8];
     CU_ASSERT_PTR_NOT_NULL_FATAL(shared.turns);
-    for (size_t i = 0; i < 8; i++) CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[i], NULL, write_often, &shared), 0);
+    for (size_t i = 0; i < 8; i++)
+        CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[i], NULL, write_often, &shared), 0);
     for (size_t i = 0; i < 8; i++) {
         void *failed;
         CU_ASSERT_EQUAL_FATAL(pthread_join(threads[i], &failed), 0);
@@ -60,9 +62,11 @@ struct in_line {
 static void *write_name(void *arg)
 {
     struct in_line *me = arg;
-    if (!hf__sqlite_turn_take(me->turns, hf__after_ms(60000))) return arg;
+    if (!hf__sqlite_turn_take(me->turns, hf__after_ms(60000)))
+        return arg;
     char *at = me->order;
-    while (*at) at++;
+    while (*at)
+        at++;
     *at = me->name;
     hf__sqlite_turn_end(me->turns);
     return NULL;
@@ -77,13 +81,14 @@ static void test_oldest_first(void)
     struct in_line line[4];
     CU_ASSERT_TRUE_FATAL(hf__sqlite_turn_take(turns, hf__after_ms(1000)));
     for (size_t i = 0; i < 4; i++) {
-        line[i] = (struct in_line){ turns, (char)('a' + (int)i), order };
+        line[i] = (struct in_line){turns, (char)('a' + (int)i), order};
         CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[i], NULL, write_name, &line[i]), 0);
         /* the next one starts when this one stands in line, which shows in nothing but that the turn cannot be had */
         CU_ASSERT_FALSE(hf__sqlite_turn_take(turns, hf__after_ms(200)));
     }
     hf__sqlite_turn_end(turns);
-    for (size_t i = 0; i < 4; i++) CU_ASSERT_EQUAL_FATAL(pthread_join(threads[i], NULL), 0);
+    for (size_t i = 0; i < 4; i++)
+        CU_ASSERT_EQUAL_FATAL(pthread_join(threads[i], NULL), 0);
     CU_ASSERT_STRING_EQUAL(order, "abcd");
     hf__sqlite_turns_leave(turns);
     unlink(path);
@@ -123,10 +128,10 @@ static void test_one_file_many_names(void)
 
 int main(int argc, char **argv)
 {
-    CU_TestInfo tests[] = { { "one at a time", test_one_at_a_time },
-                            { "oldest first", test_oldest_first },
-                            { "deadline", test_deadline },
-                            { "one file, many names", test_one_file_many_names },
-                            CU_TEST_INFO_NULL };
+    CU_TestInfo tests[] = {{"one at a time", test_one_at_a_time},
+                           {"oldest first", test_oldest_first},
+                           {"deadline", test_deadline},
+                           {"one file, many names", test_one_file_many_names},
+                           CU_TEST_INFO_NULL};
     return hf_test_main(argc, argv, "driver_sqlite_turn", tests);
 }

@@ -17,7 +17,7 @@ static const enum hf__database databases[] = {HF__SQLITE, HF__POSTGRES, HF__MYSQ
 struct work {
     struct hf_test_jobs jobs;
     struct hf_test_gate gate;
-    const char *name; /* under which the server knows our sessions */
+    const char *name;     /* under which the server knows our sessions */
     const char *keys[64]; /* by run */
 };
 
@@ -230,7 +230,7 @@ static void one_at_a_time_on(struct work *work)
     hf_test_jobs_add(&work->jobs, two.a, SHARED);
     hf_test_gate_await(&work->gate, 1);
     CU_ASSERT(hf_test_wait_until(acked_by_both, &two, 10000)); /* the rows of the other keys */
-    hf_test_sleep_ms(200);                                    /* several polls, each of which sees rows of the key that is held */
+    hf_test_sleep_ms(200);                                     /* several polls, each of which sees rows of the key that is held */
     CU_ASSERT_EQUAL(hf_test_gate_waiting(&work->gate), 1);
     CU_ASSERT_EQUAL(hf_test_n_runs(&work->jobs), SHARED - SHARED / KEYS + 1);
     if (work->jobs.kind.database != HF__SQLITE) {
@@ -352,9 +352,11 @@ static void all_at_once(struct work *work, size_t n)
 
 static void similar_on(struct work *work)
 {
-    static const char *const accounts[] = {"A", "a", "\xc3\xa1", "a\xcc\x81", "\xc3\x9f", "ss", "a ", "1", "01", "\xf0\x9f\x90\x98", "\xf0\x9f\x90\x99"};
+    static const char *const accounts[] = {"A",  "a", "\xc3\xa1", "a\xcc\x81",        "\xc3\x9f",        "ss",
+                                           "a ", "1", "01",       "\xf0\x9f\x90\x98", "\xf0\x9f\x90\x99"};
     if (work->jobs.kind.database == HF__MYSQL) { /* a collation that takes most of them for equal */
-        hf_test_sql(work->jobs.url, hf_test_format("ALTER TABLE %s MODIFY account VARCHAR(255) COLLATE utf8mb4_general_ci NOT NULL", work->jobs.name));
+        hf_test_sql(work->jobs.url,
+                    hf_test_format("ALTER TABLE %s MODIFY account VARCHAR(255) COLLATE utf8mb4_general_ci NOT NULL", work->jobs.name));
     }
     for (size_t i = 0; i < LENGTH(accounts); i++) {
         add(work, NULL, accounts[i]);
@@ -375,12 +377,16 @@ static void long_keys(void)
     const char *name = hf_test_format("%s_%0*d", work.jobs.name, 63 - (int)strlen(work.jobs.name), 0);
     CU_ASSERT_EQUAL_FATAL(strlen(name), 64);
     hf_test_sql(work.jobs.url, hf_test_format("DROP TABLE %s", work.jobs.name));
-    hf_test_sql(work.jobs.url, hf_test_format("CREATE TABLE %s (id VARCHAR(255) PRIMARY KEY, attempt INT NOT NULL DEFAULT 1) CHARACTER SET utf8mb4", name));
+    hf_test_sql(
+        work.jobs.url,
+        hf_test_format("CREATE TABLE %s (id VARCHAR(255) PRIMARY KEY, attempt INT NOT NULL DEFAULT 1) CHARACTER SET utf8mb4", name));
     for (int i = 0; i < 4; i++) {
         hf_test_sql(work.jobs.url, hf_test_format("INSERT INTO %s (id) VALUES (CONCAT(REPEAT('\xf0\x9f\x90\x98', 254), '%d'))", name, i));
     }
     work.jobs.name = name;
-    describe(&work, hf_test_format("{ \"table\": \"%s\", \"columns\": { \"id\": \"id\", \"attempt\": \"attempt\" }, \"advisory_lock\": \"%s-{id}\" }", name, name));
+    describe(&work, hf_test_format(
+                        "{ \"table\": \"%s\", \"columns\": { \"id\": \"id\", \"attempt\": \"attempt\" }, \"advisory_lock\": \"%s-{id}\" }",
+                        name, name));
     all_at_once(&work, 4);
     CU_ASSERT_EQUAL(strlen(work.keys[0]), 64 + 1 + 254 * 4 + 1);
     hf_test_jobs_close(&work.jobs);
@@ -407,9 +413,10 @@ static void with_processed_at(struct work *work)
     hf_error err = {.status = HF_OK};
     const char *name = work->jobs.name;
     hf_test_sql(work->jobs.url, hf_test_format("DROP TABLE %s", name));
-    describe(work, hf_test_format("{ \"table\": \"%s\", \"columns\": { \"id\": \"id\", \"attempt\": \"attempt\", \"retry_after\": \"retry_after\", "
-                                  "\"processed_at\": \"processed_at\" }, \"advisory_lock\": \"%s-{account}\" }",
-                                  name, name));
+    describe(work, hf_test_format(
+                       "{ \"table\": \"%s\", \"columns\": { \"id\": \"id\", \"attempt\": \"attempt\", \"retry_after\": \"retry_after\", "
+                       "\"processed_at\": \"processed_at\" }, \"advisory_lock\": \"%s-{account}\" }",
+                       name, name));
     hf_runtime *runtime = hf_test_jobs_runtime(&work->jobs, NULL);
     HF_TEST_OK(hf_table_create(runtime, work->jobs.table, &err), &err);
     HF_TEST_OK(hf_runtime_close(runtime), NULL);
@@ -428,12 +435,15 @@ static bool take_waits(void *arg)
     const struct work *work = waiting->work;
     switch (work->jobs.kind.database) {
     case HF__POSTGRES:
-        return hf_test_query_int(work->jobs.url, hf_test_format("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = '%s'",
-                                                                work->name)) > 0;
+        return hf_test_query_int(
+                   work->jobs.url,
+                   hf_test_format("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = '%s'",
+                                  work->name)) > 0;
     case HF__MYSQL:
-        return hf_test_query_int(work->jobs.url, hf_test_format("SELECT count(*) FROM information_schema.processlist WHERE info LIKE 'UPDATE%%' "
-                                                                "AND time_ms > 300 AND id IN (%s)",
-                                                                our_sessions(work))) > 0;
+        return hf_test_query_int(work->jobs.url,
+                                 hf_test_format("SELECT count(*) FROM information_schema.processlist WHERE info LIKE 'UPDATE%%' "
+                                                "AND time_ms > 300 AND id IN (%s)",
+                                                our_sessions(work))) > 0;
     case HF__SQLITE:
         if (hf_test_stat(waiting->runtime, "pool.purposes.claim.in_use") == 0) {
             waiting->since_ms = hf_test_now_ms();
@@ -447,7 +457,8 @@ static void lock_the_row(const struct work *work, struct hf__conn *outside)
 {
     hf_test_session_run(outside, work->jobs.kind.database == HF__SQLITE ? "BEGIN IMMEDIATE" : "BEGIN");
     if (work->jobs.kind.database != HF__SQLITE) {
-        CU_ASSERT_EQUAL(hf_test_session_int(outside, hf_test_format("SELECT count(*) FROM (SELECT id FROM %s FOR UPDATE) AS t", work->jobs.name)), 1);
+        CU_ASSERT_EQUAL(
+            hf_test_session_int(outside, hf_test_format("SELECT count(*) FROM (SELECT id FROM %s FOR UPDATE) AS t", work->jobs.name)), 1);
     }
 }
 
@@ -503,7 +514,8 @@ static void changed_in_between(struct work *work, const struct change *change)
     for (size_t i = before; i < work->jobs.n_runs; i++) {
         CU_ASSERT_STRING_EQUAL(work->keys[i], keys[1]);
     }
-    CU_ASSERT_EQUAL(hf_test_jobs_count(&work->jobs, "attempt = 1 AND (retry_after > '2050-01-01' OR processed_at < '2021-01-01')"), change->left);
+    CU_ASSERT_EQUAL(hf_test_jobs_count(&work->jobs, "attempt = 1 AND (retry_after > '2050-01-01' OR processed_at < '2021-01-01')"),
+                    change->left);
 }
 
 static void in_between_on(struct work *work)
@@ -546,7 +558,7 @@ static void deleted_on(struct work *work)
     hf_test_gate_open(&work->gate);
     CU_ASSERT(hf_test_wait_until(all_ended, runtime, 20000));
     wait_empty(runtime);
-    must_count(runtime, "subscription.0.lost", 2 * QUARTER); /* deleted, replaced */
+    must_count(runtime, "subscription.0.lost", 2 * QUARTER);  /* deleted, replaced */
     must_count(runtime, "subscription.0.acked", 3 * QUARTER); /* the others, and what came in place of the replaced */
     must_count(runtime, "subscription.0.settle_errors", 0);
     nothing_left(work, keys, CROWD);
@@ -567,8 +579,8 @@ static void deleted_under_the_handler(void)
 
 static const struct {
     const char *key;
-    int64_t postgres;   /* hashtextextended(key COLLATE "C", 0) */
-    const char *mysql;  /* database in lower case, dot, key; its SHA-256 where that is no lock name */
+    int64_t postgres;  /* hashtextextended(key COLLATE "C", 0) */
+    const char *mysql; /* database in lower case, dot, key; its SHA-256 where that is no lock name */
 } vectors[] = {
     {"accounts-42", 6605618745965273815, "hf_vectors.accounts-42"},
     {"a", 3591986179850072241, "hf_vectors.a"},

@@ -311,9 +311,10 @@ static void isolation_on_mariadb(void)
     hf_runtime *runtime = start(&jobs, 1, wait_at_gate, &gated);
     hf_test_jobs_add(&jobs, runtime, 2);
     hf_test_gate_await(&gated.gate, 1);
-    CU_ASSERT_EQUAL(hf_test_query_int(jobs.url, "SELECT count(*) > 0 AND min(trx_isolation_level = 'READ COMMITTED') FROM information_schema.innodb_trx "
-                                                "WHERE trx_mysql_thread_id IN (SELECT processlist_id FROM performance_schema.session_connect_attrs "
-                                                "WHERE attr_name = 'program_name' AND attr_value = '" APPLICATION "')"),
+    CU_ASSERT_EQUAL(hf_test_query_int(
+                        jobs.url, "SELECT count(*) > 0 AND min(trx_isolation_level = 'READ COMMITTED') FROM information_schema.innodb_trx "
+                                  "WHERE trx_mysql_thread_id IN (SELECT processlist_id FROM performance_schema.session_connect_attrs "
+                                  "WHERE attr_name = 'program_name' AND attr_value = '" APPLICATION "')"),
                     1);
     struct hf__conn *outside = hf_test_session(jobs.url);
     hf_test_session_run(outside, "SET innodb_lock_wait_timeout = 1");
@@ -366,7 +367,9 @@ static void long_reason_on(struct hf_test_jobs *jobs)
     bool any_length = jobs->kind.database == HF__SQLITE; /* whatever a column's type says */
     const char *of = any_length ? "length(CAST(last_error AS BLOB))" : "octet_length(last_error)";
     CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, hf_test_format("id = 3 AND %s = 49 AND last_error LIKE 'x\xc3\xa9\xc3\xa9%%'", of)), 1);
-    CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, hf_test_format("id = 4 AND %s = %d AND last_error LIKE 'x\xc3\xa9\xc3\xa9%%'", of, any_length ? 65535 : 49)), 1);
+    CU_ASSERT_EQUAL(hf_test_jobs_count(
+                        jobs, hf_test_format("id = 4 AND %s = %d AND last_error LIKE 'x\xc3\xa9\xc3\xa9%%'", of, any_length ? 65535 : 49)),
+                    1);
     CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, "id = 2 AND last_error = 'a?b?z'"), 1);
     CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, "attempt = 2"), 3);
 }
@@ -502,9 +505,11 @@ static void add_side_table(const struct hf_test_jobs *jobs)
         hf_test_sql(jobs->url, hf_test_format("CREATE FUNCTION %s_count() RETURNS trigger LANGUAGE plpgsql AS "
                                               "'BEGIN UPDATE %s_side SET n = n + 1; RETURN NULL; END'",
                                               name, name));
-        hf_test_sql(jobs->url, hf_test_format("CREATE TRIGGER counts AFTER DELETE ON %s FOR EACH ROW EXECUTE FUNCTION %s_count()", name, name));
+        hf_test_sql(jobs->url,
+                    hf_test_format("CREATE TRIGGER counts AFTER DELETE ON %s FOR EACH ROW EXECUTE FUNCTION %s_count()", name, name));
     } else {
-        hf_test_sql(jobs->url, hf_test_format("CREATE TRIGGER %s_counts AFTER DELETE ON %s FOR EACH ROW UPDATE %s_side SET n = n + 1", name, name, name));
+        hf_test_sql(jobs->url, hf_test_format("CREATE TRIGGER %s_counts AFTER DELETE ON %s FOR EACH ROW UPDATE %s_side SET n = n + 1", name,
+                                              name, name));
     }
 }
 
@@ -540,9 +545,10 @@ static bool settle_waits(void *arg)
         return hf_test_query_int(jobs->url, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
                                             "AND query LIKE '%DELETE%' AND application_name = '" APPLICATION "'") > 0;
     }
-    return hf_test_query_int(jobs->url, "SELECT count(*) FROM information_schema.processlist WHERE (info LIKE 'DELETE%' OR info LIKE '%_side SET n%') "
-                                        "AND time_ms > 200 AND id IN (SELECT processlist_id FROM performance_schema.session_connect_attrs "
-                                        "WHERE attr_name = 'program_name' AND attr_value = '" APPLICATION "')") > 0;
+    return hf_test_query_int(jobs->url,
+                             "SELECT count(*) FROM information_schema.processlist WHERE (info LIKE 'DELETE%' OR info LIKE '%_side SET n%') "
+                             "AND time_ms > 200 AND id IN (SELECT processlist_id FROM performance_schema.session_connect_attrs "
+                             "WHERE attr_name = 'program_name' AND attr_value = '" APPLICATION "')") > 0;
 }
 
 /* What both sides wait for closes the circle. With row lock on PostgreSQL our transaction keeps the row through every try, until the
@@ -550,7 +556,8 @@ static bool settle_waits(void *arg)
 static void close_the_circle(const struct hf_test_jobs *jobs, struct hf__conn *session)
 {
     hf_error err = {.status = HF_OK};
-    hf_status status = hf__conn_exec(session, hf_test_format("UPDATE %s SET payload = 'x' WHERE id = 1", jobs->name), hf__after_ms(15000), &err);
+    hf_status status =
+        hf__conn_exec(session, hf_test_format("UPDATE %s SET payload = 'x' WHERE id = 1", jobs->name), hf__after_ms(15000), &err);
     bool keeps = jobs->kind.database == HF__POSTGRES && jobs->kind.strategy == HF_ROW_LOCK;
     if (keeps) {
         CU_ASSERT_STRING_EQUAL(err.sqlstate, "55P03");
@@ -604,8 +611,11 @@ static void refuse_deletes(const struct hf_test_jobs *jobs)
 {
     const char *name = jobs->name;
     if (jobs->kind.database == HF__POSTGRES) {
-        hf_test_sql(jobs->url, hf_test_format("CREATE FUNCTION %s_no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END'", name));
-        hf_test_sql(jobs->url, hf_test_format("CREATE TRIGGER refuses BEFORE DELETE ON %s FOR EACH ROW EXECUTE FUNCTION %s_no()", name, name));
+        hf_test_sql(
+            jobs->url,
+            hf_test_format("CREATE FUNCTION %s_no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END'", name));
+        hf_test_sql(jobs->url,
+                    hf_test_format("CREATE TRIGGER refuses BEFORE DELETE ON %s FOR EACH ROW EXECUTE FUNCTION %s_no()", name, name));
     } else if (jobs->kind.database == HF__MYSQL) {
         hf_test_sql(jobs->url, hf_test_format("CREATE TRIGGER %s_no BEFORE DELETE ON %s FOR EACH ROW SIGNAL SQLSTATE '45000'", name, name));
     } else {
@@ -650,7 +660,8 @@ static void refuse_updates(const struct hf_test_jobs *jobs)
                                               "SIGNAL SQLSTATE '70100' SET MYSQL_ERRNO = 1317",
                                               name, name));
     } else {
-        hf_test_sql(jobs->url, hf_test_format("CREATE TRIGGER %s_stop BEFORE UPDATE ON %s BEGIN SELECT RAISE(ABORT, 'stop'); END", name, name));
+        hf_test_sql(jobs->url,
+                    hf_test_format("CREATE TRIGGER %s_stop BEFORE UPDATE ON %s BEGIN SELECT RAISE(ABORT, 'stop'); END", name, name));
     }
 }
 
@@ -717,7 +728,8 @@ static void meets(struct hf_test_jobs *jobs, const struct obstacle *obstacle)
     hf_test_jobs_add(jobs, runtime, 1);
     wait_empty(jobs, runtime);
     obstacle->set(jobs);
-    hf_test_sql(jobs->kind.database == HF__SQLITE ? jobs->url : admin(jobs), hf_test_format("INSERT INTO %s (payload) VALUES ('x')", jobs->name));
+    hf_test_sql(jobs->kind.database == HF__SQLITE ? jobs->url : admin(jobs),
+                hf_test_format("INSERT INTO %s (payload) VALUES ('x')", jobs->name));
     hf_test_sleep_ms(100);
     double empty = hf_test_stat(runtime, "subscription.0.empty_claims");
     int64_t begin_ms = hf_test_now_ms();

@@ -142,8 +142,10 @@ static void unreachable_on(struct hf_test_jobs *jobs)
 {
     int port = free_port();
     CU_ASSERT_FATAL(port > 0);
-    refused(jobs, hf_test_format("%s://someone:s3cr%%40t-w0rd@127.0.0.1:%d/holdfast", scheme(jobs), port), HF_UNREACHABLE, hf_test_format("%d", port), "s3cr@t-w0rd");
-    refused(jobs, hf_test_format("%s://someone:s3cr%%40t-w0rd@no-such-host.invalid/holdfast", scheme(jobs)), HF_UNREACHABLE, "no-such-host.invalid", "s3cr");
+    refused(jobs, hf_test_format("%s://someone:s3cr%%40t-w0rd@127.0.0.1:%d/holdfast", scheme(jobs), port), HF_UNREACHABLE,
+            hf_test_format("%d", port), "s3cr@t-w0rd");
+    refused(jobs, hf_test_format("%s://someone:s3cr%%40t-w0rd@no-such-host.invalid/holdfast", scheme(jobs)), HF_UNREACHABLE,
+            "no-such-host.invalid", "s3cr");
 }
 
 static void unreachable(void)
@@ -166,8 +168,8 @@ static void wrong_password_on(struct hf_test_jobs *jobs)
     if (jobs->kind.database == HF__POSTGRES) {
         refused(jobs, query, HF_DENIED, "holdfast", "s3cr");
     }
-    refused(jobs, hf_test_format("%.*s/no_such_database", (int)(strrchr(url, '/') - url), url), jobs->kind.database == HF__POSTGRES ? HF_DATABASE : HF_DENIED,
-            "no_such_database", "f@st");
+    refused(jobs, hf_test_format("%.*s/no_such_database", (int)(strrchr(url, '/') - url), url),
+            jobs->kind.database == HF__POSTGRES ? HF_DATABASE : HF_DENIED, "no_such_database", "f@st");
 }
 
 static void wrong_password(void)
@@ -283,7 +285,8 @@ static void payloads_on(struct hf_test_jobs *jobs)
     for (size_t i = 0; i < sizeof every; i++) {
         every[i] = (char)i;
     }
-    payloads = (struct payloads){.jobs = jobs, .list = {{every, sizeof every}, {big, BIG}, {"", 0}, {NULL, 0}, {"\0", 1}, {"'\\x00\\\"%s$1?", 13}}};
+    payloads = (struct payloads){.jobs = jobs,
+                                 .list = {{every, sizeof every}, {big, BIG}, {"", 0}, {NULL, 0}, {"\0", 1}, {"'\\x00\\\"%s$1?", 13}}};
     hf_job list[LENGTH(payloads.list)];
     for (size_t i = 0; i < LENGTH(list); i++) {
         list[i] = (hf_job)HF_JOB_INIT;
@@ -317,7 +320,6 @@ static hf_outcome all_paths(hf_delivery *delivery, void *ctx)
     int64_t attempt = hf_delivery_attempt(delivery);
     if (attempt > 2) {
         while (hf_delivery_wait(delivery, 20000) == HF_NOT_CANCELLED) {
-            continue;
         }
     }
     return attempt == 1 ? HF_RETRY : HF_RETRY_AFTER;
@@ -355,7 +357,9 @@ static void ids_on(struct hf_test_jobs *jobs)
     HF_TEST_OK(hf_runtime_close(runtime), NULL);
     for (size_t i = 0; i < LENGTH(ids); i++) {
         CU_ASSERT_EQUAL(hf_test_runs_of(jobs, ids[i]), 3);
-        CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, hf_test_format("id = %s AND last_error = 'once more'", ids[i] == INT64_MIN ? "(-9223372036854775807 - 1)" : id_text(i))), 1);
+        CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, hf_test_format("id = %s AND last_error = 'once more'",
+                                                                ids[i] == INT64_MIN ? "(-9223372036854775807 - 1)" : id_text(i))),
+                        1);
     }
     drain(jobs, start(jobs, LENGTH(ids), ack, jobs), LENGTH(ids));
     CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, "1 = 1"), 0);
@@ -393,9 +397,10 @@ static const char *odd_description(hf_strategy strategy, const char *schema, con
     const char *lease = strategy == HF_LEASE ? ", \"locked_until\": \"Interval\"" : "";
     const char *key = strategy == HF_ADVISORY_LOCK ? ", \"advisory_lock\": \"{{x}}-{key}\"" : "";
     const char *in = schema ? hf_test_format("\"schema\": %s, ", quoted(schema, '"', "\\\"")) : "";
-    return hf_test_format("{ %s\"table\": %s, \"columns\": { \"id\": \"key\", \"payload\": \"order\", \"attempt\": \"group\", \"retry_after\": \"due at\", "
-                          "\"last_error\": \"wh\\\"y`\"%s }%s }",
-                          in, quoted(table, '"', "\\\""), lease, key);
+    return hf_test_format(
+        "{ %s\"table\": %s, \"columns\": { \"id\": \"key\", \"payload\": \"order\", \"attempt\": \"group\", \"retry_after\": \"due at\", "
+        "\"last_error\": \"wh\\\"y`\"%s }%s }",
+        in, quoted(table, '"', "\\\""), lease, key);
 }
 
 static hf_outcome retry_once(hf_delivery *delivery, void *ctx)
@@ -433,7 +438,8 @@ static void odd_table(struct hf_test_jobs *jobs, const char *schema, const char 
 
 static void odd_names_on(struct hf_test_jobs *jobs)
 {
-    static const char *const names[] = {"order", "Order x", "\"q\"\"t\"", "na\xc3\xafve", "x.y", "`b`t", "it's", "\xe8\xa1\xa8\xf0\x9f\x90\x98"};
+    static const char *const names[] = {"order", "Order x", "\"q\"\"t\"", "na\xc3\xafve",
+                                        "x.y",   "`b`t",    "it's",       "\xe8\xa1\xa8\xf0\x9f\x90\x98"};
     for (size_t i = 0; i < LENGTH(names); i++) {
         bool outside_the_bmp = strstr(names[i], "\xf0\x9f\x90\x98") != NULL; /* MySQL and MariaDB have no such names */
         if (jobs->kind.database != HF__MYSQL || !outside_the_bmp) {
@@ -478,15 +484,9 @@ static void odd_schemas(void)
 int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {
-        {"unreachable", unreachable},
-        {"wrong password", wrong_password},
-        {"missing table or column", missing_table_or_column},
-        {"wrong JSON", wrong_json},
-        {"exact payloads", exact_payloads},
-        {"ids at the limits", ids_at_the_limits},
-        {"odd names", odd_names},
-        {"odd schemas", odd_schemas},
-        CU_TEST_INFO_NULL,
+        {"unreachable", unreachable}, {"wrong password", wrong_password}, {"missing table or column", missing_table_or_column},
+        {"wrong JSON", wrong_json},   {"exact payloads", exact_payloads}, {"ids at the limits", ids_at_the_limits},
+        {"odd names", odd_names},     {"odd schemas", odd_schemas},       CU_TEST_INFO_NULL,
     };
     return hf_test_main(argc, argv, "e2e_input", tests);
 }

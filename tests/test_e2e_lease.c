@@ -166,7 +166,8 @@ static const struct theft thefts[] = {
     {"locked_until = '2099-01-01 00:00:00', attempt = attempt + 1", "locked_until = '2099-01-01 00:00:00' AND attempt = 3"},
     {"locked_until = '2099-01-01 00:00:00'", "locked_until = '2099-01-01 00:00:00' AND attempt = 2"},
     {"attempt = attempt + 1", "locked_until IS NOT NULL AND attempt = 3"},
-    {"locked_until = NULL, retry_after = '2098-01-01 00:00:00'", "locked_until IS NULL AND attempt = 2 AND retry_after = '2098-01-01 00:00:00'"},
+    {"locked_until = NULL, retry_after = '2098-01-01 00:00:00'",
+     "locked_until IS NULL AND attempt = 2 AND retry_after = '2098-01-01 00:00:00'"},
 };
 static const hf_outcome outcomes[] = {HF_ACK, HF_RETRY, HF_RETRY_AFTER, HF_REJECT};
 enum { N_OUTCOMES = 4, N_STOLEN = 16 };
@@ -197,7 +198,8 @@ static void stolen_on(struct hf_test_jobs *jobs)
     hf_test_jobs_add(jobs, runtime, N_STOLEN);
     hf_test_gate_await(&victims.gate, N_STOLEN);
     for (size_t i = 0; i < LENGTH(thefts); i++) {
-        hf_test_sql(jobs->url, hf_test_format("UPDATE %s SET %s WHERE (id - 1) / 4 >= %zu AND (id - 1) / 4 < %zu", jobs->name, thefts[i].set, i, i + 1));
+        hf_test_sql(jobs->url, hf_test_format("UPDATE %s SET %s WHERE (id - 1) / 4 >= %zu AND (id - 1) / 4 < %zu", jobs->name,
+                                              thefts[i].set, i, i + 1));
     }
     hf_test_gate_open(&victims.gate);
     HF_TEST_OK(hf_runtime_stop(runtime, 10000, NULL, &err), &err);
@@ -212,7 +214,8 @@ static void stolen_on(struct hf_test_jobs *jobs)
     CU_ASSERT(hf_test_logged(jobs, "HF_LEASE_LOST"));
     stop(runtime);
     for (size_t i = 0; i < LENGTH(thefts); i++) {
-        CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, hf_test_format("last_error IS NULL AND (id - 1) / 4 >= %zu AND (id - 1) / 4 < %zu AND %s", i, i + 1, thefts[i].where)),
+        CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, hf_test_format("last_error IS NULL AND (id - 1) / 4 >= %zu AND (id - 1) / 4 < %zu AND %s",
+                                                                i, i + 1, thefts[i].where)),
                         N_OUTCOMES);
     }
 }
@@ -301,12 +304,9 @@ static const struct {
     enum hf__database database;
     const char *change;
 } precisions[] = {
-    {HF__MYSQL, "MODIFY locked_until DATETIME NULL"},
-    {HF__MYSQL, "MODIFY locked_until DATETIME(3) NULL"},
-    {HF__MYSQL, "MODIFY locked_until TIMESTAMP NULL"},
-    {HF__MYSQL, "MODIFY locked_until TIMESTAMP(4) NULL"},
-    {HF__POSTGRES, "ALTER locked_until TYPE timestamp(0)"},
-    {HF__POSTGRES, "ALTER locked_until TYPE timestamptz(0)"},
+    {HF__MYSQL, "MODIFY locked_until DATETIME NULL"},       {HF__MYSQL, "MODIFY locked_until DATETIME(3) NULL"},
+    {HF__MYSQL, "MODIFY locked_until TIMESTAMP NULL"},      {HF__MYSQL, "MODIFY locked_until TIMESTAMP(4) NULL"},
+    {HF__POSTGRES, "ALTER locked_until TYPE timestamp(0)"}, {HF__POSTGRES, "ALTER locked_until TYPE timestamptz(0)"},
     {HF__POSTGRES, "ALTER locked_until TYPE timestamp(3)"},
 };
 enum { PRECISE_ROWS = 20 };
@@ -455,8 +455,8 @@ static void changed_on(struct hf_test_jobs *jobs)
     change_rows(jobs);
     hf_test_gate_open(&crowd.gate);
     CU_ASSERT(hf_test_wait_until(settled, runtime, 20000));
-    must_count(runtime, "subscription.0.lease_lost", 3 * EIGHTH);    /* deleted, replaced, reset */
-    must_count(runtime, "subscription.0.acked", 6 * EIGHTH);         /* the others, and what came in place of the replaced */
+    must_count(runtime, "subscription.0.lease_lost", 3 * EIGHTH); /* deleted, replaced, reset */
+    must_count(runtime, "subscription.0.acked", 6 * EIGHTH);      /* the others, and what came in place of the replaced */
     must_count(runtime, "subscription.0.retried", EIGHTH);
     must_count(runtime, "subscription.0.claimed", 10 * EIGHTH);
     must_count(runtime, "subscription.0.settle_errors", 0);

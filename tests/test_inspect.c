@@ -5,7 +5,7 @@
 #include "strategies/strategy.h"
 #include "tests/support.h"
 
-static const enum hf__database databases[] = { HF__POSTGRES, HF__MYSQL, HF__SQLITE };
+static const enum hf__database databases[] = {HF__POSTGRES, HF__MYSQL, HF__SQLITE};
 #define FOR_EACH_DATABASE(d) for (size_t d = 0; d < sizeof databases / sizeof databases[0]; d++)
 
 static const char *url, *name;
@@ -20,7 +20,7 @@ static void on(enum hf__database database)
 {
     struct hf__url *parsed;
     hf_error err;
-    struct hf__session_options options = { .connect_timeout_ms = 5000, .idle_limit_ms = 60000 };
+    struct hf__session_options options = {.connect_timeout_ms = 5000, .idle_limit_ms = 60000};
     url = hf_test_url(database);
     name = hf_test_scratch("inspect");
     HF_TEST_OK(hf__url_parse(url, &parsed, &err), &err);
@@ -44,7 +44,7 @@ static struct hf_table *describe(const char *rest)
 
 static struct hf__findings inspect(const char *rest)
 {
-    struct hf__findings findings = { 0 };
+    struct hf__findings findings = {0};
     hf_error err;
     struct hf_table *table = describe(rest);
     HF_TEST_OK(hf__inspect(conn, table, soon(), &findings, &err), &err);
@@ -58,10 +58,12 @@ static void expect(const char *rest, enum hf__finding_level level, const char *o
     struct hf__findings findings = inspect(rest);
     bool found = false;
     for (size_t i = 0; i < findings.n; i++)
-        found = found || (findings.list[i].level == level && strstr(findings.list[i].message, one) && strstr(findings.list[i].message, other) &&
-                          strstr(findings.list[i].message, name));
-    for (size_t i = 0; i < findings.n && !found; i++) fprintf(stderr, "found: %s\n", findings.list[i].message);
-    if (!found) hf_test_fail("no finding names \"%s\" and \"%s\" on %s", one, other, url);
+        found = found || (findings.list[i].level == level && strstr(findings.list[i].message, one) &&
+                          strstr(findings.list[i].message, other) && strstr(findings.list[i].message, name));
+    for (size_t i = 0; i < findings.n && !found; i++)
+        fprintf(stderr, "found: %s\n", findings.list[i].message);
+    if (!found)
+        hf_test_fail("no finding names \"%s\" and \"%s\" on %s", one, other, url);
     hf__findings_free(&findings);
 }
 
@@ -69,25 +71,27 @@ static void expect_nothing(const char *rest)
 {
     struct hf__findings findings = inspect(rest);
     for (size_t i = 0; i < findings.n; i++)
-        if (findings.list[i].level != HF__FINDING_INFO) hf_test_fail("found on %s: %s", url, findings.list[i].message);
+        if (findings.list[i].level != HF__FINDING_INFO)
+            hf_test_fail("found on %s: %s", url, findings.list[i].message);
     hf__findings_free(&findings);
 }
 
-#define LEASE ", \"columns\": { \"id\": \"id\", \"attempt\": \"attempt\", \"retry_after\": \"retry_after\", \"locked_until\": \"locked_until\" }"
+#define LEASE \
+    ", \"columns\": { \"id\": \"id\", \"attempt\": \"attempt\", \"retry_after\": \"retry_after\", \"locked_until\": \"locked_until\" }"
 #define ROW ", \"columns\": { \"id\": \"id\", \"attempt\": \"attempt\", \"retry_after\": \"retry_after\" }"
 #define EVERY                                                                                                                       \
-    "\"id\": \"id\", \"payload\": \"payload\", \"headers\": \"headers\", \"attempt\": \"attempt\", \"last_error\": \"last_error\","  \
+    "\"id\": \"id\", \"payload\": \"payload\", \"headers\": \"headers\", \"attempt\": \"attempt\", \"last_error\": \"last_error\"," \
     " \"group\": \"queue\", \"priority\": \"urgency\", \"retry_after\": \"retry_after\", \"processed_at\": \"processed_at\""
 
 static void test_own_tables(void)
 {
-    static const char *const rests[] = { ", \"columns\": { " EVERY ", \"locked_until\": \"locked_until\" }",
-                                         ", \"columns\": { " EVERY " }",
-                                         ", \"columns\": { " EVERY " }, \"advisory_lock\": \"{queue}/{account}\"",
-                                         ", \"columns\": { \"id\": \"id\", \"locked_until\": \"until\" }" };
+    static const char *const rests[] = {", \"columns\": { " EVERY ", \"locked_until\": \"locked_until\" }", ", \"columns\": { " EVERY " }",
+                                        ", \"columns\": { " EVERY " }, \"advisory_lock\": \"{queue}/{account}\"",
+                                        ", \"columns\": { \"id\": \"id\", \"locked_until\": \"until\" }"};
     FOR_EACH_DATABASE(d)
     for (size_t i = 0; i < sizeof rests / sizeof rests[0]; i++) {
-        if (databases[d] == HF__SQLITE && i == 1) continue; /* refused: no row locks */
+        if (databases[d] == HF__SQLITE && i == 1)
+            continue; /* refused: no row locks */
         on(databases[d]);
         struct hf_table *table = describe(rests[i]);
         char **statements;
@@ -143,7 +147,8 @@ static void test_column_faults(void)
         expect(", \"columns\": { \"id\": \"id\", \"locked_until\": \"attempt\" }", HF__FINDING_ERROR, "\"attempt\" is", "timestamp");
         expect(", \"columns\": { \"id\": \"id\" }, \"advisory_lock\": \"{nothing}\"", HF__FINDING_ERROR, "\"nothing\"", "advisory_lock");
         /* all faults, not the first */
-        struct hf__findings all = inspect(", \"columns\": { \"id\": \"id\", \"payload\": \"p\", \"headers\": \"h\", \"locked_until\": \"l\" }");
+        struct hf__findings all =
+            inspect(", \"columns\": { \"id\": \"id\", \"payload\": \"p\", \"headers\": \"h\", \"locked_until\": \"l\" }");
         CU_ASSERT_TRUE(all.n >= 3);
         hf__findings_free(&all);
         off();
@@ -170,7 +175,8 @@ static void test_index_advice(void)
         on(databases[d]);
         make(databases[d], "BIGINT NOT NULL PRIMARY KEY", "INTEGER", NULL);
         expect(rest, HF__FINDING_WARNING, "claim order", "(retry_after, id)");
-        if (databases[d] == HF__MYSQL) expect(rest, HF__FINDING_WARNING, "second worker gets nothing", "index");
+        if (databases[d] == HF__MYSQL)
+            expect(rest, HF__FINDING_WARNING, "second worker gets nothing", "index");
         hf_test_sql(url, hf_test_format("CREATE INDEX %s_wrong ON %s (id, retry_after)", name, name));
         expect(rest, HF__FINDING_WARNING, "claim order", "(retry_after, id)");
         hf_test_sql(url, hf_test_format("CREATE INDEX %s_right ON %s (retry_after, id)", name, name));
@@ -179,7 +185,8 @@ static void test_index_advice(void)
     }
     on(HF__POSTGRES);
     make(HF__POSTGRES, "BIGINT NOT NULL PRIMARY KEY", "INTEGER", NULL);
-    hf_test_sql(url, hf_test_format("CREATE INDEX %s_o ON %s (retry_after, id); CREATE INDEX %s_l ON %s (locked_until)", name, name, name, name));
+    hf_test_sql(
+        url, hf_test_format("CREATE INDEX %s_o ON %s (retry_after, id); CREATE INDEX %s_l ON %s (locked_until)", name, name, name, name));
     expect(LEASE, HF__FINDING_WARNING, "HOT", "locked_until");
     off();
 }
@@ -189,8 +196,9 @@ static void test_coarse_token(void)
     on(HF__MYSQL);
     make(HF__MYSQL, "BIGINT NOT NULL PRIMARY KEY", "INTEGER", "DATETIME");
     expect(", \"columns\": { \"id\": \"id\", \"locked_until\": \"locked_until\" }", HF__FINDING_ERROR, "locked_until", "three digits");
-    expect(", \"columns\": { \"id\": \"id\", \"retry_after\": \"retry_after\", \"attempt\": \"attempt\", \"locked_until\": \"locked_until\" }",
-           HF__FINDING_WARNING, "claim order", "retry_after");
+    expect(
+        ", \"columns\": { \"id\": \"id\", \"retry_after\": \"retry_after\", \"attempt\": \"attempt\", \"locked_until\": \"locked_until\" }",
+        HF__FINDING_WARNING, "claim order", "retry_after");
     off();
 }
 
@@ -208,7 +216,7 @@ static void test_sqlite_faults(void)
     make(HF__SQLITE, "INTEGER PRIMARY KEY", "INTEGER", NULL);
     expect(LEASE, HF__FINDING_INFO, "journal mode is delete", "WAL");
     expect(ROW, HF__FINDING_ERROR, "no row locks", "advisory_lock");
-    static const char *const shapes[] = { "'2026-07-12T17:15:00.000Z'", "1784000000", "'yesterday'" };
+    static const char *const shapes[] = {"'2026-07-12T17:15:00.000Z'", "1784000000", "'yesterday'"};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         hf_test_sql(url, hf_test_format("INSERT INTO %s (retry_after) VALUES (%s)", name, shapes[i]));
         expect(LEASE, HF__FINDING_ERROR, "YYYY-MM-DD HH:MM:SS", "retry_after");
@@ -216,7 +224,8 @@ static void test_sqlite_faults(void)
     }
     hf_test_sql(url, hf_test_format("INSERT INTO %s (retry_after) VALUES (CURRENT_TIMESTAMP)", name));
     struct hf__findings findings = inspect(LEASE);
-    for (size_t i = 0; i < findings.n; i++) CU_ASSERT_NOT_EQUAL(findings.list[i].level, HF__FINDING_ERROR);
+    for (size_t i = 0; i < findings.n; i++)
+        CU_ASSERT_NOT_EQUAL(findings.list[i].level, HF__FINDING_ERROR);
     hf__findings_free(&findings);
     off();
 }
@@ -229,11 +238,12 @@ static void test_floors(void)
         bool mariadb;
         int version, below;
         const char *rest, *needed;
-    } floors[] = { { HF__POSTGRES, false, 110000, 100023, ", \"columns\": { \"id\": \"id\" }, \"advisory_lock\": \"{id}\"", "PostgreSQL 11.0" },
-                   { HF__POSTGRES, false, 90500, 90426, LEASE, "PostgreSQL 9.5" },
-                   { HF__MYSQL, true, 100600, 100528, ROW, "MariaDB 10.6" },
-                   { HF__MYSQL, false, 0, 50651, ROW, "MySQL 8.0" } /* (its catalogue differs: only the refusal is looked at) */,
-                   { HF__SQLITE, false, 33500, 33402, LEASE, "SQLite 3.35" } };
+    } floors[] = {
+        {HF__POSTGRES, false, 110000, 100023, ", \"columns\": { \"id\": \"id\" }, \"advisory_lock\": \"{id}\"", "PostgreSQL 11.0"},
+        {HF__POSTGRES, false, 90500, 90426, LEASE, "PostgreSQL 9.5"},
+        {HF__MYSQL, true, 100600, 100528, ROW, "MariaDB 10.6"},
+        {HF__MYSQL, false, 0, 50651, ROW, "MySQL 8.0"} /* (its catalogue differs: only the refusal is looked at) */,
+        {HF__SQLITE, false, 33500, 33402, LEASE, "SQLite 3.35"}};
     for (size_t i = 0; i < sizeof floors / sizeof floors[0]; i++) {
         on(floors[i].database);
         make(floors[i].database, "BIGINT NOT NULL PRIMARY KEY", "INTEGER", NULL);
@@ -245,8 +255,9 @@ static void test_floors(void)
         CU_ASSERT_EQUAL(findings.list[0].status, HF_SERVER_TOO_OLD);
         hf__findings_free(&findings);
         conn->server.version = floors[i].version;
-        findings = floors[i].version ? inspect(floors[i].rest) : (struct hf__findings){ 0 };
-        for (size_t f = 0; f < findings.n; f++) CU_ASSERT_NOT_EQUAL(findings.list[f].status, HF_SERVER_TOO_OLD);
+        findings = floors[i].version ? inspect(floors[i].rest) : (struct hf__findings){0};
+        for (size_t f = 0; f < findings.n; f++)
+            CU_ASSERT_NOT_EQUAL(findings.list[f].status, HF_SERVER_TOO_OLD);
         hf__findings_free(&findings);
         conn->server = real;
         off();
@@ -265,16 +276,16 @@ static void test_pooler(void)
 
 int main(int argc, char **argv)
 {
-    CU_TestInfo tests[] = { { "tables of our own", test_own_tables },
-                            { "table faults", test_table_faults },
-                            { "column faults", test_column_faults },
-                            { "constraint faults", test_constraint_faults },
-                            { "index advice", test_index_advice },
-                            { "coarse token", test_coarse_token },
-                            { "engine", test_engine },
-                            { "SQLite", test_sqlite_faults },
-                            { "floors", test_floors },
-                            { "pooler", test_pooler },
-                            CU_TEST_INFO_NULL };
+    CU_TestInfo tests[] = {{"tables of our own", test_own_tables},
+                           {"table faults", test_table_faults},
+                           {"column faults", test_column_faults},
+                           {"constraint faults", test_constraint_faults},
+                           {"index advice", test_index_advice},
+                           {"coarse token", test_coarse_token},
+                           {"engine", test_engine},
+                           {"SQLite", test_sqlite_faults},
+                           {"floors", test_floors},
+                           {"pooler", test_pooler},
+                           CU_TEST_INFO_NULL};
     return hf_test_main(argc, argv, "inspect", tests);
 }

@@ -39,12 +39,12 @@ static bool said(void *arg)
 
 static void keyless_on(enum hf__database database)
 {
-    struct heard heard = { .lock = PTHREAD_MUTEX_INITIALIZER };
+    struct heard heard = {.lock = PTHREAD_MUTEX_INITIALIZER};
     const char *url = hf_test_url(database), *name = hf_test_scratch("keyless");
     const char *json = hf_test_format("{ \"table\": \"%s\", \"columns\": { \"id\": \"id\" }, \"advisory_lock\": \"{account}\" }", name);
     hf_test_sql(url, hf_test_format("CREATE TABLE %s (id INTEGER NOT NULL PRIMARY KEY, account VARCHAR(20))", name));
     hf_test_sql(url, hf_test_format("INSERT INTO %s VALUES (1, NULL), (2, ''), (3, 'k')", name));
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     hf_table *table;
     hf_runtime *runtime;
     hf_stats *stats;
@@ -81,6 +81,6 @@ static void test_keyless(void)
 
 int main(int argc, char **argv)
 {
-    CU_TestInfo tests[] = { { "rows without a key", test_keyless }, CU_TEST_INFO_NULL };
+    CU_TestInfo tests[] = {{"rows without a key", test_keyless}, CU_TEST_INFO_NULL};
     return hf_test_main(argc, argv, "runtime_keyless", tests);
 }

@@ -11,7 +11,7 @@
 #include "strategies/reason.h"
 #include "tests/support.h"
 
-static const char *const names[] = { "order", "a b", "\"q\"\"t\"", "`b`t`", "na\xc3\xafve", "x.y", "" };
+static const char *const names[] = {"order", "a b", "\"q\"\"t\"", "`b`t`", "na\xc3\xafve", "x.y", ""};
 
 /* A quoted name reads back as itself, whatever it holds. */
 static void check_quoting(enum hf__database database, char quote)
@@ -26,7 +26,8 @@ static void check_quoting(enum hf__database database, char quote)
         CU_ASSERT_EQUAL_FATAL(*in++, quote);
         for (const char *at = names[i]; *at; at++) {
             CU_ASSERT_EQUAL_FATAL(*in++, *at);
-            if (*at == quote) CU_ASSERT_EQUAL_FATAL(*in++, quote);
+            if (*at == quote)
+                CU_ASSERT_EQUAL_FATAL(*in++, quote);
         }
         CU_ASSERT_EQUAL(*in++, quote);
         CU_ASSERT_EQUAL(*in, '\0');
@@ -70,8 +71,9 @@ static void test_binding(void)
 
 static void test_lists(void)
 {
-    static const size_t want[][2] = { { 1, 0 }, { 2, 1 }, { 3, 2 }, { 4, 2 }, { 5, 3 }, { 255, 8 }, { 256, 8 } };
-    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) CU_ASSERT_EQUAL(hf__list_for(want[i][0]), want[i][1]);
+    static const size_t want[][2] = {{1, 0}, {2, 1}, {3, 2}, {4, 2}, {5, 3}, {255, 8}, {256, 8}};
+    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++)
+        CU_ASSERT_EQUAL(hf__list_for(want[i][0]), want[i][1]);
     CU_ASSERT_EQUAL(HF__LIST_MAX, 256);
 }
 
@@ -96,13 +98,13 @@ static void check_reason(struct hf__column column, const char *in, size_t len, c
 
 static void test_reasons(void)
 {
-    struct hf__column any = { 0 }, ten = { .max_chars = 10 }, four = { .max_bytes = 4, .max_chars = 4 };
+    struct hf__column any = {0}, ten = {.max_chars = 10}, four = {.max_bytes = 4, .max_chars = 4};
     check_reason(any, "plain", 5, "plain");
     check_reason(any, "", 0, "");
     check_reason(any, "a\0b\xff\xc3\xa9\xc3", 7, "a?b?\xc3\xa9?");
     check_reason(ten, "12345678901", 11, "1234567890");
     check_reason(four, "ab\xc3\xa9z", 5, "ab\xc3\xa9");
-    check_reason(four, "abc\xc3\xa9", 5, "abc");                  /* never half a character */
+    check_reason(four, "abc\xc3\xa9", 5, "abc");                               /* never half a character */
     check_reason(any, "\xed\xa0\x80\xc0\xaf\xf4\x90\x80\x80", 9, "?????????"); /* surrogate, overlong, past the end */
     check_reason(any, "\xf0\x9f\x90\x98", 4, "\xf0\x9f\x90\x98");
     char *out = (char *)&any;
@@ -124,10 +126,12 @@ static struct hf__value nth(const void *ctx, size_t i)
 
 static void test_arrays(void)
 {
-    struct hf__value values[] = { hf__int(-5), hf__uint(UINT64_MAX), hf__text("O'B \"x\" \\ {,}"), hf__bytes("\x00\xff", 2), hf__null(), hf__time_us(0) };
+    struct hf__value values[] = {hf__int(-5), hf__uint(UINT64_MAX), hf__text("O'B \"x\" \\ {,}"), hf__bytes("\x00\xff", 2),
+                                 hf__null(),  hf__time_us(0)};
     char *text = hf__array_text(sizeof values / sizeof values[0], nth, values);
     CU_ASSERT_PTR_NOT_NULL_FATAL(text);
-    CU_ASSERT_STRING_EQUAL(text, "{-5,18446744073709551615,\"O'B \\\"x\\\" \\\\ {,}\",\"\\\\x00ff\",NULL,\"1970-01-01 00:00:00.000000+00\"}");
+    CU_ASSERT_STRING_EQUAL(text,
+                           "{-5,18446744073709551615,\"O'B \\\"x\\\" \\\\ {,}\",\"\\\\x00ff\",NULL,\"1970-01-01 00:00:00.000000+00\"}");
     free(text);
     text = hf__array_text(0, nth, NULL);
     CU_ASSERT_STRING_EQUAL(text, "{}");
@@ -201,14 +205,9 @@ static void test_file_keys(void)
 
 int main(int argc, char **argv)
 {
-    CU_TestInfo tests[] = { { "quoting", test_quoting },
-                            { "binding", test_binding },
-                            { "lists", test_lists },
-                            { "rounding", test_rounding },
-                            { "reasons", test_reasons },
-                            { "arrays", test_arrays },
-                            { "keys", test_private_keys },
-                            { "keys of a database file", test_file_keys },
-                            CU_TEST_INFO_NULL };
+    CU_TestInfo tests[] = {
+        {"quoting", test_quoting}, {"binding", test_binding}, {"lists", test_lists},       {"rounding", test_rounding},
+        {"reasons", test_reasons}, {"arrays", test_arrays},   {"keys", test_private_keys}, {"keys of a database file", test_file_keys},
+        CU_TEST_INFO_NULL};
     return hf_test_main(argc, argv, "sql", tests);
 }

@@ -19,7 +19,7 @@ struct bed {
     hf_error err;
 };
 
-static const enum hf__database databases[] = { HF__POSTGRES, HF__MYSQL, HF__SQLITE };
+static const enum hf__database databases[] = {HF__POSTGRES, HF__MYSQL, HF__SQLITE};
 #define FOR_EACH_DATABASE(d) for (size_t d = 0; d < sizeof databases / sizeof databases[0]; d++)
 
 static struct hf__deadline soon(void)
@@ -32,7 +32,7 @@ static struct hf__conn *connect_to(const char *url)
     struct hf__url *parsed;
     struct hf__conn *conn;
     hf_error err;
-    struct hf__session_options options = { .connect_timeout_ms = 5000, .idle_limit_ms = 60000 };
+    struct hf__session_options options = {.connect_timeout_ms = 5000, .idle_limit_ms = 60000};
     HF_TEST_OK(hf__url_parse(url, &parsed, &err), &err);
     HF_TEST_OK(hf__conn_open(parsed, &options, soon(), &conn, &err), &err);
     hf__url_free(parsed);
@@ -60,7 +60,8 @@ static void open_bed_with(struct bed *bed, enum hf__database database, const cha
     bed->table_name = hf_test_scratch("strategies");
     const char *json = hf_test_format("{ \"table\": \"%s\"%s }", bed->table_name, rest);
     HF_TEST_OK(hf__table_parse(json, strlen(json), &bed->table, &bed->err), &bed->err);
-    if (create) create_table(bed);
+    if (create)
+        create_table(bed);
     bed->conn = connect_to(bed->url);
     bed->other = connect_to(bed->url);
     HF_TEST_OK(hf__clock_new(&bed->clock, &bed->err), &bed->err);
@@ -69,7 +70,7 @@ static void open_bed_with(struct bed *bed, enum hf__database database, const cha
 
 static void open_plan(struct bed *bed)
 {
-    struct hf__plan_options options = { .clock = bed->clock };
+    struct hf__plan_options options = {.clock = bed->clock};
     HF_TEST_OK(hf__plan_open(bed->conn, bed->table, &options, soon(), &bed->plan, &bed->err), &bed->err);
     bed->strategy = hf__plan_strategy(bed->plan);
 }
@@ -93,8 +94,8 @@ static void close_bed(struct bed *bed)
 static void put(struct bed *bed, const char *payload, const char *account)
 {
     struct hf__value bytes = hf__bytes(payload, strlen(payload));
-    struct hf__field field = { .column = "account", .value = hf__text(account) };
-    struct hf__job job = { .payload = &bytes, .fields = &field, .n_fields = account ? 1 : 0 };
+    struct hf__field field = {.column = "account", .value = hf__text(account)};
+    struct hf__job job = {.payload = &bytes, .fields = &field, .n_fields = account ? 1 : 0};
     HF_TEST_OK(hf__insert_jobs(bed->other, bed->table, &job, 1, hf__clock_now_us(bed->clock), NULL, soon(), &bed->err), &bed->err);
 }
 
@@ -105,9 +106,11 @@ static size_t claim(struct bed *bed, struct hf__conn *conn, size_t limit, struct
     return n;
 }
 
-static hf_status settle(struct bed *bed, struct hf__conn *conn, struct hf__row *row, enum hf__action action, int64_t delay_us, const char *reason)
+static hf_status settle(struct bed *bed, struct hf__conn *conn, struct hf__row *row, enum hf__action action, int64_t delay_us,
+                        const char *reason)
 {
-    struct hf__change change = { .row = row, .action = action, .delay_us = delay_us, .reason = reason, .reason_len = reason ? strlen(reason) : 0 };
+    struct hf__change change = {
+        .row = row, .action = action, .delay_us = delay_us, .reason = reason, .reason_len = reason ? strlen(reason) : 0};
     hf_status status = bed->strategy->settle(bed->plan, conn, &change, 1, soon(), &bed->err);
     return status != HF_OK ? status : change.status;
 }
@@ -122,12 +125,13 @@ static int64_t stored_attempt(struct bed *bed)
     return hf_test_query_int(bed->url, hf_test_format("SELECT attempt FROM %s", bed->table_name));
 }
 
-#define ROLES "\"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\", \"retry_after\": \"retry_after\", \"last_error\": \"last_error\""
+#define ROLES \
+    "\"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\", \"retry_after\": \"retry_after\", \"last_error\": \"last_error\""
 static const char lease[] = ", \"columns\": { " ROLES ", \"locked_until\": \"locked_until\" }";
 static const char row_lock[] = ", \"columns\": { " ROLES " }";
 static const char advisory[] = ", \"columns\": { " ROLES " }, \"advisory_lock\": \"accounts-{account}\"";
 
-static const char *const described[] = { row_lock, lease, advisory };
+static const char *const described[] = {row_lock, lease, advisory};
 
 static bool offered(enum hf__database database, size_t kind)
 {
@@ -190,7 +194,8 @@ static void test_outcomes(void)
 {
     FOR_EACH_DATABASE(d)
     for (size_t kind = 0; kind < 3; kind++)
-        if (offered(databases[d], kind)) check_outcomes(databases[d], kind);
+        if (offered(databases[d], kind))
+            check_outcomes(databases[d], kind);
 }
 
 /* ---- lease ---- */
@@ -201,9 +206,11 @@ static void check_tokens(enum hf__database database)
     struct hf__row *rows[8];
     hf_status statuses[8];
     open_bed(&bed, database, lease);
-    for (int i = 0; i < 8; i++) put(&bed, "x", NULL);
+    for (int i = 0; i < 8; i++)
+        put(&bed, "x", NULL);
     CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, 8, rows), 8);
-    for (size_t i = 1; i < 8; i++) CU_ASSERT_TRUE(hf__value_compare(&rows[i - 1]->id, &rows[i]->id) < 0);
+    for (size_t i = 1; i < 8; i++)
+        CU_ASSERT_TRUE(hf__value_compare(&rows[i - 1]->id, &rows[i]->id) < 0);
 
     int64_t first = rows[0]->token_us;
     HF_TEST_OK(bed.strategy->renew(bed.plan, bed.conn, rows, 8, statuses, soon(), &bed.err), &bed.err);
@@ -216,21 +223,27 @@ static void check_tokens(enum hf__database database)
     hf_test_sql(bed.url, hf_test_format("UPDATE %s SET locked_until = NULL WHERE id = %s", bed.table_name, rows[0]->id_text));
     HF_TEST_OK(bed.strategy->renew(bed.plan, bed.conn, rows, 8, statuses, soon(), &bed.err), &bed.err);
     CU_ASSERT_EQUAL(statuses[0], HF_LEASE_LOST);
-    for (size_t i = 1; i < 8; i++) CU_ASSERT_EQUAL(statuses[i], HF_OK);
+    for (size_t i = 1; i < 8; i++)
+        CU_ASSERT_EQUAL(statuses[i], HF_OK);
 
-    struct hf__change changes[8] = { 0 };
-    for (size_t i = 0; i < 8; i++) changes[i] = (struct hf__change){ .row = rows[7 - i], .action = HF__ACK };
+    struct hf__change changes[8] = {0};
+    for (size_t i = 0; i < 8; i++)
+        changes[i] = (struct hf__change){.row = rows[7 - i], .action = HF__ACK};
     changes[3].action = HF__RETRY; /* row 4 */
     HF_TEST_OK(bed.strategy->settle(bed.plan, bed.conn, changes, 8, soon(), &bed.err), &bed.err);
-    for (size_t i = 0; i < 8; i++) CU_ASSERT_EQUAL(changes[i].status, i == 7 ? HF_LEASE_LOST : HF_OK);
+    for (size_t i = 0; i < 8; i++)
+        CU_ASSERT_EQUAL(changes[i].status, i == 7 ? HF_LEASE_LOST : HF_OK);
     CU_ASSERT_EQUAL(count_rows(&bed), 2);
 
     /* what was settled is not ours any more: a second settle of any of them changes nothing */
-    for (size_t i = 0; i < 8; i++) changes[i].action = HF__ACK;
+    for (size_t i = 0; i < 8; i++)
+        changes[i].action = HF__ACK;
     HF_TEST_OK(bed.strategy->settle(bed.plan, bed.conn, changes, 8, soon(), &bed.err), &bed.err);
-    for (size_t i = 0; i < 8; i++) CU_ASSERT_EQUAL(changes[i].status, HF_LEASE_LOST);
+    for (size_t i = 0; i < 8; i++)
+        CU_ASSERT_EQUAL(changes[i].status, HF_LEASE_LOST);
     CU_ASSERT_EQUAL(count_rows(&bed), 2);
-    for (size_t i = 0; i < 8; i++) hf__row_free(rows[i]);
+    for (size_t i = 0; i < 8; i++)
+        hf__row_free(rows[i]);
     close_bed(&bed);
 }
 
@@ -253,13 +266,14 @@ static void check_twice_in_a_group(enum hf__database database)
     put(&bed, "y", NULL);
     CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, 1, &neighbour), 1);
     for (size_t first = 0; first < 2; first++) {
-        struct hf__row *rows[3] = { first ? now : lost, first ? lost : now, neighbour };
+        struct hf__row *rows[3] = {first ? now : lost, first ? lost : now, neighbour};
         HF_TEST_OK(bed.strategy->renew(bed.plan, bed.conn, rows, 3, statuses, soon(), &bed.err), &bed.err);
         CU_ASSERT_EQUAL(statuses[first], HF_LEASE_LOST);
         CU_ASSERT_EQUAL(statuses[!first], HF_OK);
         CU_ASSERT_EQUAL(statuses[2], HF_OK);
     }
-    struct hf__change changes[3] = { { .row = lost, .action = HF__ACK }, { .row = now, .action = HF__ACK }, { .row = neighbour, .action = HF__ACK } };
+    struct hf__change changes[3] = {
+        {.row = lost, .action = HF__ACK}, {.row = now, .action = HF__ACK}, {.row = neighbour, .action = HF__ACK}};
     HF_TEST_OK(bed.strategy->settle(bed.plan, bed.conn, changes, 3, soon(), &bed.err), &bed.err);
     CU_ASSERT_EQUAL(changes[0].status, HF_LEASE_LOST);
     CU_ASSERT_EQUAL(changes[1].status, HF_OK);
@@ -286,15 +300,19 @@ static void check_large_group(enum hf__database database)
     static struct hf__job jobs[N];
     open_bed(&bed, database, lease);
     struct hf__value payload = hf__bytes("p", 1);
-    for (size_t i = 0; i < N; i++) jobs[i] = (struct hf__job){ .payload = &payload };
+    for (size_t i = 0; i < N; i++)
+        jobs[i] = (struct hf__job){.payload = &payload};
     HF_TEST_OK(hf__insert_jobs(bed.other, bed.table, jobs, N, hf__clock_now_us(bed.clock), NULL, soon(), &bed.err), &bed.err);
     CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, N, rows), N);
     hf_test_sql(bed.url, hf_test_format("DELETE FROM %s WHERE id = %s", bed.table_name, rows[300]->id_text));
-    for (size_t i = 0; i < N; i++) changes[i] = (struct hf__change){ .row = rows[i], .action = HF__ACK };
+    for (size_t i = 0; i < N; i++)
+        changes[i] = (struct hf__change){.row = rows[i], .action = HF__ACK};
     HF_TEST_OK(bed.strategy->settle(bed.plan, bed.conn, changes, N, soon(), &bed.err), &bed.err);
-    for (size_t i = 0; i < N; i++) CU_ASSERT_EQUAL(changes[i].status, i == 300 ? HF_LEASE_LOST : HF_OK);
+    for (size_t i = 0; i < N; i++)
+        CU_ASSERT_EQUAL(changes[i].status, i == 300 ? HF_LEASE_LOST : HF_OK);
     CU_ASSERT_EQUAL(count_rows(&bed), 0);
-    for (size_t i = 0; i < N; i++) hf__row_free(rows[i]);
+    for (size_t i = 0; i < N; i++)
+        hf__row_free(rows[i]);
     close_bed(&bed);
 }
 
@@ -308,18 +326,23 @@ static void check_bad_neighbour(enum hf__database database)
 {
     struct bed bed;
     struct hf__row *rows[4];
-    if (database == HF__SQLITE) return; /* its columns refuse nothing */
+    if (database == HF__SQLITE)
+        return; /* its columns refuse nothing */
     open_bed(&bed, database, lease);
-    for (int i = 0; i < 4; i++) put(&bed, "x", NULL);
+    for (int i = 0; i < 4; i++)
+        put(&bed, "x", NULL);
     CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, 4, rows), 4);
     hf_test_sql(bed.url, hf_test_format("ALTER TABLE %s ADD CONSTRAINT fear CHECK (last_error <> 'bad')", bed.table_name));
-    struct hf__change changes[4] = { 0 };
-    for (size_t i = 0; i < 4; i++) changes[i] = (struct hf__change){ .row = rows[i], .action = HF__ACK };
-    changes[2] = (struct hf__change){ .row = rows[2], .action = HF__RETRY, .reason = "bad", .reason_len = 3 };
+    struct hf__change changes[4] = {0};
+    for (size_t i = 0; i < 4; i++)
+        changes[i] = (struct hf__change){.row = rows[i], .action = HF__ACK};
+    changes[2] = (struct hf__change){.row = rows[2], .action = HF__RETRY, .reason = "bad", .reason_len = 3};
     CU_ASSERT_EQUAL(bed.strategy->settle(bed.plan, bed.conn, changes, 4, soon(), &bed.err), HF_DATABASE);
-    for (size_t i = 0; i < 4; i++) CU_ASSERT_EQUAL(changes[i].status, i == 2 ? HF_DATABASE : HF_OK);
+    for (size_t i = 0; i < 4; i++)
+        CU_ASSERT_EQUAL(changes[i].status, i == 2 ? HF_DATABASE : HF_OK);
     CU_ASSERT_EQUAL(count_rows(&bed), 1);
-    for (size_t i = 0; i < 4; i++) hf__row_free(rows[i]);
+    for (size_t i = 0; i < 4; i++)
+        hf__row_free(rows[i]);
     close_bed(&bed);
 }
 
@@ -334,14 +357,15 @@ static void check_renewal_passes_over(enum hf__database database)
     struct bed bed;
     struct hf__row *rows[2];
     hf_status statuses[2];
-    if (database == HF__SQLITE) return; /* no row locks */
+    if (database == HF__SQLITE)
+        return; /* no row locks */
     open_bed(&bed, database, lease);
     put(&bed, "x", NULL);
     put(&bed, "y", NULL);
     CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, 2, rows), 2);
     HF_TEST_OK(hf__conn_begin(bed.other, HF__READ_COMMITTED, HF__IMMEDIATE, soon(), &bed.err), &bed.err);
-    HF_TEST_OK(hf__conn_exec(bed.other, hf_test_format("UPDATE %s SET payload = 'z' WHERE id = %s", bed.table_name, rows[0]->id_text), soon(),
-                             &bed.err),
+    HF_TEST_OK(hf__conn_exec(bed.other, hf_test_format("UPDATE %s SET payload = 'z' WHERE id = %s", bed.table_name, rows[0]->id_text),
+                             soon(), &bed.err),
                &bed.err);
     int64_t before = hf_test_now_ms();
     HF_TEST_OK(bed.strategy->renew(bed.plan, bed.conn, rows, 2, statuses, soon(), &bed.err), &bed.err);
@@ -351,8 +375,10 @@ static void check_renewal_passes_over(enum hf__database database)
     HF_TEST_OK(hf__conn_rollback(bed.other, soon(), &bed.err), &bed.err);
     HF_TEST_OK(bed.strategy->renew(bed.plan, bed.conn, rows, 2, statuses, soon(), &bed.err), &bed.err);
     CU_ASSERT_EQUAL(statuses[0], HF_OK);
-    for (size_t i = 0; i < 2; i++) CU_ASSERT_EQUAL(settle(&bed, bed.conn, rows[i], HF__ACK, 0, NULL), HF_OK);
-    for (size_t i = 0; i < 2; i++) hf__row_free(rows[i]);
+    for (size_t i = 0; i < 2; i++)
+        CU_ASSERT_EQUAL(settle(&bed, bed.conn, rows[i], HF__ACK, 0, NULL), HF_OK);
+    for (size_t i = 0; i < 2; i++)
+        hf__row_free(rows[i]);
     close_bed(&bed);
 }
 
@@ -367,7 +393,8 @@ static void check_lost_answers(enum hf__database database)
     struct bed bed;
     struct hf__row *rows[3];
     open_bed(&bed, database, lease);
-    for (int i = 0; i < 3; i++) put(&bed, "x", NULL);
+    for (int i = 0; i < 3; i++)
+        put(&bed, "x", NULL);
     CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, 3, rows), 3);
 
     /* the renewal took effect, and we do not know: the other token settles */
@@ -382,16 +409,17 @@ static void check_lost_answers(enum hf__database database)
     CU_ASSERT_EQUAL(settle(&bed, bed.conn, rows[1], HF__ACK, 0, NULL), HF_OK);
 
     /* a settle that may have taken effect: it had */
-    struct hf__change change = { .row = rows[1], .action = HF__ACK, .uncertain = true };
+    struct hf__change change = {.row = rows[1], .action = HF__ACK, .uncertain = true};
     HF_TEST_OK(bed.strategy->settle(bed.plan, bed.conn, &change, 1, soon(), &bed.err), &bed.err);
     CU_ASSERT_EQUAL(change.status, HF_OK);
     HF_TEST_OK(bed.strategy->resolve(bed.plan, bed.other, &change, soon(), &bed.err), &bed.err);
     CU_ASSERT_EQUAL(change.status, HF_OK);
     /* it had not: still ours */
-    change = (struct hf__change){ .row = rows[2], .action = HF__ACK };
+    change = (struct hf__change){.row = rows[2], .action = HF__ACK};
     HF_TEST_OK(bed.strategy->resolve(bed.plan, bed.other, &change, soon(), &bed.err), &bed.err);
     CU_ASSERT_EQUAL(change.status, HF_TRANSIENT);
-    for (size_t i = 0; i < 3; i++) hf__row_free(rows[i]);
+    for (size_t i = 0; i < 3; i++)
+        hf__row_free(rows[i]);
     close_bed(&bed);
 }
 
@@ -407,8 +435,9 @@ static void check_precision(const char *type, bool with_attempt, enum hf__databa
     const char *rest = with_attempt ? ", \"columns\": { \"id\": \"id\", \"attempt\": \"attempt\", \"locked_until\": \"locked_until\" }"
                                     : ", \"columns\": { \"id\": \"id\", \"locked_until\": \"locked_until\" }";
     open_bed_with(&bed, database, rest, false);
-    hf_test_sql(bed.url, hf_test_format("CREATE TABLE %s (id BIGINT NOT NULL PRIMARY KEY, attempt SMALLINT NOT NULL DEFAULT 1, locked_until %s NULL)",
-                                        bed.table_name, type));
+    hf_test_sql(bed.url, hf_test_format(
+                             "CREATE TABLE %s (id BIGINT NOT NULL PRIMARY KEY, attempt SMALLINT NOT NULL DEFAULT 1, locked_until %s NULL)",
+                             bed.table_name, type));
     hf_test_sql(bed.url, hf_test_format("INSERT INTO %s (id) VALUES (7)", bed.table_name));
     open_plan(&bed);
     for (int round = 0; round < 3; round++) {
@@ -429,11 +458,15 @@ static void check_precision(const char *type, bool with_attempt, enum hf__databa
 
 static void test_precision(void)
 {
-    static const char *const postgres[] = { "timestamp(0)", "timestamptz(0)", "timestamp(3)", "timestamptz(3)", "timestamp", "timestamptz" };
-    static const char *const mysql[] = { "DATETIME", "DATETIME(1)", "DATETIME(3)", "DATETIME(6)", "TIMESTAMP(0)", "TIMESTAMP(2)", "TIMESTAMP(6)" };
-    for (size_t i = 0; i < sizeof postgres / sizeof postgres[0]; i++) check_precision(postgres[i], true, HF__POSTGRES);
-    for (size_t i = 0; i < sizeof mysql / sizeof mysql[0]; i++) check_precision(mysql[i], true, HF__MYSQL);
-    for (size_t i = 2; i < sizeof postgres / sizeof postgres[0]; i++) check_precision(postgres[i], false, HF__POSTGRES);
+    static const char *const postgres[] = {"timestamp(0)", "timestamptz(0)", "timestamp(3)", "timestamptz(3)", "timestamp", "timestamptz"};
+    static const char *const mysql[] = {"DATETIME",     "DATETIME(1)",  "DATETIME(3)", "DATETIME(6)",
+                                        "TIMESTAMP(0)", "TIMESTAMP(2)", "TIMESTAMP(6)"};
+    for (size_t i = 0; i < sizeof postgres / sizeof postgres[0]; i++)
+        check_precision(postgres[i], true, HF__POSTGRES);
+    for (size_t i = 0; i < sizeof mysql / sizeof mysql[0]; i++)
+        check_precision(mysql[i], true, HF__MYSQL);
+    for (size_t i = 2; i < sizeof postgres / sizeof postgres[0]; i++)
+        check_precision(postgres[i], false, HF__POSTGRES);
     check_precision("DATETIME(3)", false, HF__MYSQL);
     check_precision("DATETIME(6)", false, HF__MYSQL);
     check_precision("TEXT", true, HF__SQLITE);
@@ -481,9 +514,10 @@ static void check_busy_key(enum hf__database database)
     struct bed bed;
     struct hf__row *a, *b;
     static struct hf__job jobs[N];
-    struct hf__field busy = { .column = "account", .value = hf__text("busy") };
+    struct hf__field busy = {.column = "account", .value = hf__text("busy")};
     open_bed(&bed, database, advisory);
-    for (size_t i = 0; i < N; i++) jobs[i] = (struct hf__job){ .fields = &busy, .n_fields = 1 };
+    for (size_t i = 0; i < N; i++)
+        jobs[i] = (struct hf__job){.fields = &busy, .n_fields = 1};
     HF_TEST_OK(hf__insert_jobs(bed.other, bed.table, jobs, N, hf__clock_now_us(bed.clock), NULL, soon(), &bed.err), &bed.err);
     put(&bed, "free", "free");
     CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, 1, &a), 1);
@@ -516,7 +550,8 @@ static void test_key_vectors(void)
     CU_ASSERT_EQUAL(settle(&bed, bed.conn, row, HF__ACK, 0, NULL), HF_OK);
     hf__row_free(row);
     close_bed(&bed);
-    CU_ASSERT_EQUAL(hf_test_query_int(hf_test_postgres_url(), "SELECT hashtextextended('accounts-42' COLLATE \"C\", 0)"), 6605618745965273815);
+    CU_ASSERT_EQUAL(hf_test_query_int(hf_test_postgres_url(), "SELECT hashtextextended('accounts-42' COLLATE \"C\", 0)"),
+                    6605618745965273815);
 
     open_bed(&bed, HF__MYSQL, advisory);
     put(&bed, "x", "42");
@@ -531,7 +566,7 @@ static void test_key_vectors(void)
 
 static void test_long_keys(void)
 {
-    static const char *const tails[] = { "", "x", "\xf0\x9f\x90\x98" };
+    static const char *const tails[] = {"", "x", "\xf0\x9f\x90\x98"};
     struct bed bed;
     struct hf__row *rows[3];
     struct hf__conn *conns[3];
@@ -540,7 +575,8 @@ static void test_long_keys(void)
         put(&bed, "x", hf_test_format("%0100d%s", 7, tails[i]));
         conns[i] = connect_to(bed.url);
     }
-    for (size_t i = 0; i < 3; i++) CU_ASSERT_EQUAL_FATAL(claim(&bed, conns[i], 1, &rows[i]), 1);
+    for (size_t i = 0; i < 3; i++)
+        CU_ASSERT_EQUAL_FATAL(claim(&bed, conns[i], 1, &rows[i]), 1);
     for (size_t i = 0; i < 3; i++) {
         CU_ASSERT_EQUAL(settle(&bed, conns[i], rows[i], HF__ACK, 0, NULL), HF_OK);
         CU_ASSERT_FALSE(conns[i]->retire);
@@ -585,14 +621,21 @@ static void check_ids(enum hf__database database, const char *type, const char *
     for (size_t kind = 0; kind < 2; kind++) {
         struct bed bed;
         struct hf__row *row;
-        if (!offered(database, kind)) continue;
+        if (!offered(database, kind))
+            continue;
         open_bed_with(&bed, database, described[kind], false);
         hf_test_sql(bed.url,
                     hf_test_format("CREATE TABLE %s (id %s NOT NULL PRIMARY KEY, payload VARCHAR(10), attempt INTEGER NOT NULL DEFAULT 1,"
                                    " retry_after %s, locked_until %s NULL, last_error VARCHAR(50))",
-                                   bed.table_name, type, database == HF__SQLITE ? "TEXT" : database == HF__MYSQL ? "DATETIME(6)" : "timestamptz",
-                                   database == HF__SQLITE ? "TEXT" : database == HF__MYSQL ? "DATETIME(6)" : "timestamptz"));
-        for (size_t i = 0; i < n; i++) hf_test_sql(bed.url, hf_test_format("INSERT INTO %s (id) VALUES (%s)", bed.table_name, ids[i]));
+                                   bed.table_name, type,
+                                   database == HF__SQLITE  ? "TEXT"
+                                   : database == HF__MYSQL ? "DATETIME(6)"
+                                                           : "timestamptz",
+                                   database == HF__SQLITE  ? "TEXT"
+                                   : database == HF__MYSQL ? "DATETIME(6)"
+                                                           : "timestamptz"));
+        for (size_t i = 0; i < n; i++)
+            hf_test_sql(bed.url, hf_test_format("INSERT INTO %s (id) VALUES (%s)", bed.table_name, ids[i]));
         open_plan(&bed);
         for (size_t i = 0; i < 3 * n; i++) { /* every row: retried twice, then done */
             CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, 1, &row), 1);
@@ -606,10 +649,10 @@ static void check_ids(enum hf__database database, const char *type, const char *
 
 static void test_ids(void)
 {
-    static const char *const whole[] = { "2147483647", "2147483648", "4294967296", "9223372036854775807", "0", "-1", "-9223372036854775808" };
-    static const char *const whole_unsigned[] = { "1", "9223372036854775808", "18446744073709551615" };
-    static const char *const text[] = { "'a'", "'O''Brien'", "'back\\slash'", "'{\"x\",y}'", "'naive'" };
-    static const char *const uuid[] = { "'5f0c1c1e-0f5c-4a5e-9d6c-2f1f0a9b7c11'", "'00000000-0000-0000-0000-000000000000'" };
+    static const char *const whole[] = {"2147483647", "2147483648", "4294967296", "9223372036854775807", "0", "-1", "-9223372036854775808"};
+    static const char *const whole_unsigned[] = {"1", "9223372036854775808", "18446744073709551615"};
+    static const char *const text[] = {"'a'", "'O''Brien'", "'back\\slash'", "'{\"x\",y}'", "'naive'"};
+    static const char *const uuid[] = {"'5f0c1c1e-0f5c-4a5e-9d6c-2f1f0a9b7c11'", "'00000000-0000-0000-0000-000000000000'"};
     FOR_EACH_DATABASE(d) check_ids(databases[d], "BIGINT", whole, 7);
     check_ids(HF__MYSQL, "BIGINT UNSIGNED", whole_unsigned, 3);
     check_ids(HF__POSTGRES, "text", text, 5);
@@ -618,8 +661,8 @@ static void test_ids(void)
     check_ids(HF__POSTGRES, "uuid", uuid, 2);
     check_ids(HF__MYSQL, "UUID", uuid, 2);
     check_ids(HF__POSTGRES, "smallint", whole + 4, 2);
-    check_ids(HF__POSTGRES, "bytea", (const char *const[]){ "'\\x00ff5c22'" }, 1);
-    check_ids(HF__MYSQL, "BINARY(4)", (const char *const[]){ "x'00ff5c22'" }, 1);
+    check_ids(HF__POSTGRES, "bytea", (const char *const[]){"'\\x00ff5c22'"}, 1);
+    check_ids(HF__MYSQL, "BINARY(4)", (const char *const[]){"x'00ff5c22'"}, 1);
 }
 
 /* An attempt column at its end neither overflows nor stops the claims. */
@@ -655,12 +698,16 @@ static void check_reasons(enum hf__database database)
     memset(reason, 'e', huge);
     memcpy(reason, "a\0b\xff\xc3\xa9", 6);
     CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, 1, &row), 1);
-    struct hf__change change = { .row = row, .action = HF__RETRY, .reason = reason, .reason_len = huge };
+    struct hf__change change = {.row = row, .action = HF__RETRY, .reason = reason, .reason_len = huge};
     HF_TEST_OK(bed.strategy->settle(bed.plan, bed.conn, &change, 1, soon(), &bed.err), &bed.err);
     CU_ASSERT_EQUAL(change.status, HF_OK);
     const char *stored = hf_test_query_text(bed.url, hf_test_format("SELECT last_error FROM %s", bed.table_name));
     CU_ASSERT_EQUAL(strlen(stored), 65535);
-    CU_ASSERT_EQUAL(strncmp(stored, "a?b?\xc3\xa9""e", 7), 0);
+    CU_ASSERT_EQUAL(strncmp(stored,
+                            "a?b?\xc3\xa9"
+                            "e",
+                            7),
+                    0);
     free(reason);
     hf__row_free(row);
     close_bed(&bed);
@@ -674,9 +721,10 @@ static void test_reasons(void)
 /* processed_at: an ack marks the row, a marked row is never claimed, and counts know it. */
 static void check_processed(enum hf__database database, size_t kind)
 {
-    static const char *const rests[] = { ", \"columns\": { " ROLES ", \"processed_at\": \"processed_at\" }",
-                                         ", \"columns\": { " ROLES ", \"locked_until\": \"locked_until\", \"processed_at\": \"processed_at\" }",
-                                         ", \"columns\": { " ROLES ", \"processed_at\": \"processed_at\" }, \"advisory_lock\": \"{account}\"" };
+    static const char *const rests[] = {
+        ", \"columns\": { " ROLES ", \"processed_at\": \"processed_at\" }",
+        ", \"columns\": { " ROLES ", \"locked_until\": \"locked_until\", \"processed_at\": \"processed_at\" }",
+        ", \"columns\": { " ROLES ", \"processed_at\": \"processed_at\" }, \"advisory_lock\": \"{account}\""};
     struct bed bed;
     struct hf__row *row;
     struct hf__counts counts;
@@ -708,28 +756,29 @@ static void test_processed(void)
 {
     FOR_EACH_DATABASE(d)
     for (size_t kind = 0; kind < 3; kind++)
-        if (offered(databases[d], kind)) check_processed(databases[d], kind);
+        if (offered(databases[d], kind))
+            check_processed(databases[d], kind);
 }
 
 int main(int argc, char **argv)
 {
-    CU_TestInfo tests[] = { { "outcomes", test_outcomes },
-                            { "tokens", test_tokens },
-                            { "twice in a group", test_twice_in_a_group },
-                            { "large group", test_large_group },
-                            { "bad neighbour", test_bad_neighbour },
-                            { "renewal passes over locked rows", test_renewal_passes_over },
-                            { "lost answers", test_lost_answers },
-                            { "precision of locked_until", test_precision },
-                            { "keys", test_keys },
-                            { "busy key", test_busy_key },
-                            { "key vectors", test_key_vectors },
-                            { "long keys", test_long_keys },
-                            { "rows without a key", test_keyless },
-                            { "ids of every kind", test_ids },
-                            { "attempt at its limit", test_attempt_full },
-                            { "reasons", test_reasons },
-                            { "processed_at", test_processed },
-                            CU_TEST_INFO_NULL };
+    CU_TestInfo tests[] = {{"outcomes", test_outcomes},
+                           {"tokens", test_tokens},
+                           {"twice in a group", test_twice_in_a_group},
+                           {"large group", test_large_group},
+                           {"bad neighbour", test_bad_neighbour},
+                           {"renewal passes over locked rows", test_renewal_passes_over},
+                           {"lost answers", test_lost_answers},
+                           {"precision of locked_until", test_precision},
+                           {"keys", test_keys},
+                           {"busy key", test_busy_key},
+                           {"key vectors", test_key_vectors},
+                           {"long keys", test_long_keys},
+                           {"rows without a key", test_keyless},
+                           {"ids of every kind", test_ids},
+                           {"attempt at its limit", test_attempt_full},
+                           {"reasons", test_reasons},
+                           {"processed_at", test_processed},
+                           CU_TEST_INFO_NULL};
     return hf_test_main(argc, argv, "strategies", tests);
 }
