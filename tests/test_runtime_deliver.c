@@ -116,7 +116,7 @@ static void outcomes_on(struct hf_test_jobs *jobs)
     hf_runtime *runtime = start(jobs, 3, by_id, jobs);
     hf_test_jobs_add(jobs, runtime, 5);
     int64_t limit = hf_test_now_ms() + 20000;
-    while (hf_test_jobs_count(jobs, "1 = 1") > 0 && hf_test_now_ms() < limit)
+    while ((hf_test_jobs_count(jobs, "1 = 1") > 0 || hf_test_stat(runtime, "subscription.0.in_work") > 0) && hf_test_now_ms() < limit)
         hf_test_sleep_ms(20);
     CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.retried"), 1);
     CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.retried_later"), 2);

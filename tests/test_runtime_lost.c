@@ -47,9 +47,10 @@ static void kill_sessions(const struct hf_test_jobs *jobs)
         return;
     }
     const char *admin = hf_test_mysql_admin_url(), *last = "0", *id;
-    while ((id = hf_test_query_text(admin, hf_test_format("SELECT CAST(MIN(id) AS CHAR) FROM information_schema.processlist "
-                                                          "WHERE user = 'holdfast' AND id > %s",
-                                                          last)))) {
+    while ((id = hf_test_query_text(admin,
+                                    hf_test_format("SELECT CAST(MIN(processlist_id) AS CHAR) FROM performance_schema.session_connect_attrs "
+                                                   "WHERE attr_name = 'program_name' AND attr_value = 'hf-lost' AND processlist_id > %s",
+                                                   last)))) {
         hf_error err;
         (void)hf_test_try_sql(admin, hf_test_format("KILL %s", id), &err); /* it may have ended by itself */
         last = id;
