@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#define LIMIT_MS 20000
+#define LIMIT_MS 30000
 
 struct hf__conn *hf_test_session(const char *url)
 {

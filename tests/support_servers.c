@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "pool/driver.h"
+#include "tests/session.h"
 
 #define SQL_TIMEOUT_MS 30000
 
@@ -102,55 +102,18 @@ void hf_test_sql(const char *url, const char *sql)
     }
 }
 
-/* The first cell of the answer as a string that lives on, NULL for NULL or no row. */
-static const char *first_cell(const struct hf__rows *rows)
-{
-    const struct hf__value *cell = rows->count > 0 && rows->columns > 0 ? hf__cell(rows, 0, 0) : NULL;
-    char time[HF__TIME_TEXT];
-    switch (cell ? cell->type : HF__NULL) {
-    case HF__NULL:
-        return NULL;
-    case HF__INT:
-        return hf_test_format("%lld", (long long)cell->i);
-    case HF__UINT:
-        return hf_test_format("%llu", (unsigned long long)cell->u);
-    case HF__TIME:
-        hf__time_format(cell->i, time);
-        return hf_test_format("%s", time);
-    case HF__TEXT:
-    case HF__BYTES:
-        return hf_test_format("%.*s", (int)cell->s.len, cell->s.data);
-    }
-    return NULL;
-}
-
 const char *hf_test_query_text(const char *url, const char *sql)
 {
-    hf_error err = {0};
-    struct hf__conn *conn = NULL;
-    struct hf__rows rows;
-    hf__rows_init(&rows);
-    hf_status status = open_conn(url, &conn, &err);
-    if (status == HF_OK) {
-        struct hf__statement statement = {.sql = sql, .serial = 0};
-        status = hf__conn_run(conn, &statement, NULL, 0, &rows, hf__after_ms(SQL_TIMEOUT_MS), &err);
-    }
-    const char *text = status == HF_OK ? first_cell(&rows) : NULL;
-    hf__rows_free(&rows);
-    hf__conn_close(conn);
-    if (status != HF_OK) {
-        hf_test_fail("%s: %s", sql, err.message);
-    }
+    struct hf__conn *session = hf_test_session(url);
+    const char *text = hf_test_session_text(session, sql);
+    hf__conn_close(session);
     return text;
 }
 
 int64_t hf_test_query_int(const char *url, const char *sql)
 {
-    const char *text = hf_test_query_text(url, sql);
-    char *end = NULL;
-    long long number = text ? strtoll(text, &end, 10) : 0;
-    if (!text || end == text) {
-        hf_test_fail("%s: the answer is %s, not a number", sql, text ? text : "empty");
-    }
+    struct hf__conn *session = hf_test_session(url);
+    int64_t number = hf_test_session_int(session, sql);
+    hf__conn_close(session);
     return number;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "strategies/strategy.h"
+#include "tests/session.h"
 #include "tests/support.h"
 
 static const enum hf__database databases[] = {HF__POSTGRES, HF__MYSQL, HF__SQLITE};
@@ -18,14 +19,9 @@ static struct hf__deadline soon(void)
 
 static void on(enum hf__database database)
 {
-    struct hf__url *parsed;
-    hf_error err;
-    struct hf__session_options options = {.connect_timeout_ms = 5000, .idle_limit_ms = 60000};
     url = hf_test_url(database);
     name = hf_test_scratch("inspect");
-    HF_TEST_OK(hf__url_parse(url, &parsed, &err), &err);
-    HF_TEST_OK(hf__conn_open(parsed, &options, soon(), &conn, &err), &err);
-    hf__url_free(parsed);
+    conn = hf_test_session(url);
 }
 
 static void off(void)

@@ -4,6 +4,7 @@
 
 #include "pool/driver.h"
 #include "strategies/strategy.h"
+#include "tests/session.h"
 #include "tests/support.h"
 
 /* ---- a table of the test's own, a plan on it, two connections ---- */
@@ -25,18 +26,6 @@ static const enum hf__database databases[] = {HF__POSTGRES, HF__MYSQL, HF__SQLIT
 static struct hf__deadline soon(void)
 {
     return hf__after_ms(10000);
-}
-
-static struct hf__conn *connect_to(const char *url)
-{
-    struct hf__url *parsed;
-    struct hf__conn *conn;
-    hf_error err;
-    struct hf__session_options options = {.connect_timeout_ms = 5000, .idle_limit_ms = 60000};
-    HF_TEST_OK(hf__url_parse(url, &parsed, &err), &err);
-    HF_TEST_OK(hf__conn_open(parsed, &options, soon(), &conn, &err), &err);
-    hf__url_free(parsed);
-    return conn;
 }
 
 static void create_table(struct bed *bed)
@@ -62,8 +51,8 @@ static void open_bed_with(struct bed *bed, enum hf__database database, const cha
     HF_TEST_OK(hf__table_parse(json, strlen(json), &bed->table, &bed->err), &bed->err);
     if (create)
         create_table(bed);
-    bed->conn = connect_to(bed->url);
-    bed->other = connect_to(bed->url);
+    bed->conn = hf_test_session(bed->url);
+    bed->other = hf_test_session(bed->url);
     HF_TEST_OK(hf__clock_new(&bed->clock, &bed->err), &bed->err);
     HF_TEST_OK(hf__clock_measure(bed->clock, bed->conn, soon(), &bed->err), &bed->err);
 }
@@ -486,7 +475,7 @@ static void check_keys(enum hf__database database)
     CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, 1, &a), 1);
     CU_ASSERT_STRING_EQUAL(a->payload.s.data, "a1");
     CU_ASSERT_STRING_EQUAL(a->key, "accounts-A");
-    struct hf__conn *third = connect_to(bed.url);
+    struct hf__conn *third = hf_test_session(bed.url);
     CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.other, 1, &b), 1);
     CU_ASSERT_STRING_EQUAL(b->payload.s.data, "b1");
     CU_ASSERT_EQUAL(claim(&bed, third, 1, &c), 0);
@@ -573,7 +562,7 @@ static void test_long_keys(void)
     open_bed(&bed, HF__MYSQL, advisory);
     for (size_t i = 0; i < 3; i++) { /* they differ only past character 64 */
         put(&bed, "x", hf_test_format("%0100d%s", 7, tails[i]));
-        conns[i] = connect_to(bed.url);
+        conns[i] = hf_test_session(bed.url);
     }
     for (size_t i = 0; i < 3; i++)
         CU_ASSERT_EQUAL_FATAL(claim(&bed, conns[i], 1, &rows[i]), 1);
