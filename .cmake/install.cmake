@@ -29,6 +29,8 @@ write_basic_package_version_file(holdfastConfigVersion.cmake COMPATIBILITY SameM
 install(FILES ${PROJECT_BINARY_DIR}/holdfastConfig.cmake ${PROJECT_BINARY_DIR}/holdfastConfigVersion.cmake
     DESTINATION ${HOLDFAST_PACKAGE_DIR})
 
+# Where the file lies tells the prefix, so that `cmake --install --prefix` may choose it.
+file(RELATIVE_PATH HOLDFAST_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 list(JOIN HOLDFAST_PC_REQUIRES ", " HOLDFAST_PC_REQUIRES)
 configure_file(${PROJECT_SOURCE_DIR}/runtime/holdfast.pc.in holdfast.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/holdfast.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

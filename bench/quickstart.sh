@@ -83,6 +83,8 @@ run lease "{ \"table\": \"files\", \"columns\": { $roles, \"locked_until\": \"lo
 run advisory "{ \"table\": \"files\", \"columns\": { $roles }, \"advisory_lock\": \"file-{path}\" }" path
 
 printf '\nAll sums agree with sha256sum. %s workers; connections:\n\n' "$workers"
-printf '%-10s %6s %9s %33s %18s\n' strategy jobs seconds 'held per delivery in work' 'peak in all'
+printf '%-10s %6s %9s %33s %18s\n' strategy jobs seconds 'held per delivery in work' 'peak connections'
 cat "$work/table"
-printf '\nNext: `%s work --help`; `sh tests/run.sh` shows the same on PostgreSQL and MariaDB.\n' "$build/holdfast"
+printf '\nOn SQLite no strategy holds a connection while a job runs. On PostgreSQL, MySQL and MariaDB a lease holds none either, and a row\n'
+printf 'lock or an advisory lock holds one for each job in work.\n'
+printf '\nNext: `%s work --help`; `sh tests/run.sh` runs all strategies on PostgreSQL and MariaDB, too.\n' "$build/holdfast"

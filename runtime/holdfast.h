@@ -39,7 +39,7 @@ typedef enum hf_strategy { HF_ROW_LOCK, HF_LEASE, HF_ADVISORY_LOCK } hf_strategy
  * contradictions are HF_INVALID with a message that names the table, the key and the way out.
  * Returns an owned table: hf_table_free. Never blocks. Any thread; a table is immutable and may be shared by threads. */
 HF_API HF_CHECKED hf_status hf_table_parse(const char *json, size_t len, hf_table **out, hf_error *err);
-/* The same from a file. HF_SYSTEM if it cannot be read. */
+/* The same from a file, which it blocks for. HF_SYSTEM if it cannot be read. */
 HF_API HF_CHECKED hf_status hf_table_load(const char *path, hf_table **out, hf_error *err);
 HF_API void hf_table_free(hf_table *table); /* NULL is allowed. Subscriptions keep a copy of their own. */
 HF_API hf_strategy hf_table_strategy(const hf_table *table);
@@ -50,7 +50,8 @@ HF_API const char *hf_strategy_name(hf_strategy strategy); /* "row_lock", "lease
 
 typedef enum hf_log_level { HF_LOG_ERROR, HF_LOG_WARNING, HF_LOG_INFO } hf_log_level;
 
-/* Called from the library's threads and from callers' threads, without any lock held; must not call into the runtime. */
+/* Called from the library's threads and from callers' threads, without any lock held; must not call into the runtime. The message
+ * lives until it returns. */
 typedef void (*hf_log_fn)(void *ctx, hf_log_level level, const char *message);
 
 typedef struct hf_runtime_options {
@@ -81,7 +82,7 @@ typedef enum hf_outcome {
     HF_ACK,         /* done: the row is deleted, or marked in processed_at */
     HF_RETRY,       /* again, at once */
     HF_RETRY_AFTER, /* again, after hf_delivery_set_delay (or the subscription's backoff) counted from the settle */
-    HF_REJECT,      /* never again: as ack where there is no dead letter */
+    HF_REJECT,      /* never again: as ack, with the reason in last_error where the row stays, else in the log */
     HF_DEFER        /* settled later with hf_delivery_settle, from any thread; the worker waits for that */
 } hf_outcome;
 
@@ -130,20 +131,22 @@ typedef struct hf_stop_report {
         sizeof(hf_stop_report), 0, 0, 0, 0 \
     }
 
-/* Stops: nothing is claimed once it has begun; until drain_ms handlers finish and settle; at the limit rows whose handlers
- * have not begun go back and running handlers are flagged. HF_OK: nothing is in work and no connection is open.
- * HF_TIMEOUT: handlers still run (report->running); call it again to wait for them. Any thread but a handler's (HF_MISUSE).
- * report may be NULL. */
+/* Stops, and blocks for that, up to drain_ms (negative: 0) and a moment: nothing is claimed once it has begun; until drain_ms handlers
+ * finish and settle; at the limit rows whose handlers have not begun go back and running handlers are flagged. HF_OK: nothing is in work
+ * and no connection is open. HF_TIMEOUT: handlers still run (report->running); call it again to wait for them. Any thread but a handler's
+ * (HF_MISUSE). report may be NULL. */
 HF_API HF_CHECKED hf_status hf_runtime_stop(hf_runtime *runtime, int64_t drain_ms, hf_stop_report *report, hf_error *err);
 
 /* Stops with a limit of 0 if that has not been done, and frees everything. HF_BUSY while a handler still runs, and frees
  * nothing. HF_MISUSE from a handler. NULL is HF_OK. Not checked, so that it can stand in a clean-up path. */
 HF_API hf_status hf_runtime_close(hf_runtime *runtime);
 
-/* Waits until no subscription has anything in work and a plain read of the tables finds nothing due and nothing leased, or
+/* Waits until no subscription has anything in work and a plain read of the tables finds nothing due and nothing leased (rows that are
+ * due later are not waited for), or
  * until timeout_ms (HF_TIMEOUT; negative: no limit), or until the runtime stops (HF_STOPPED). For tools and tests. */
 HF_API HF_CHECKED hf_status hf_runtime_wait_empty(hf_runtime *runtime, int64_t timeout_ms, hf_error *err);
 
+/* Strings and bytes of a delivery live as long as it does. */
 /* ---- deliveries: calls for handlers ---------------------------------------------------------------------------------- */
 
 HF_API const char *hf_delivery_id(const hf_delivery *d);            /* as text; bytes of a binary id in hexadecimal */
@@ -184,10 +187,11 @@ HF_API void hf_delivery_on_cancel(hf_delivery *d, void (*fn)(hf_delivery *d, hf_
 
 typedef struct hf_field {
     const char *column; /* any column of the table, by name */
-    const char *value;  /* as text, NULL for NULL; the database converts it to the column's type */
+    const char *value;  /* as text, NULL for NULL (len does not matter then); the database converts it to the column's type */
     size_t len;         /* of value, in bytes */
 } hf_field;
 
+/* Start each element of an array: jobs[i] = (hf_job)HF_JOB_INIT; */
 typedef struct hf_job {
     size_t size;
     const void *payload; /* NULL: the column's default, unless null_payload says that NULL itself is meant */

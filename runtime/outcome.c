@@ -120,7 +120,9 @@ static void report_success(struct hf_delivery *delivery)
         hf__log_noise(subscription, &subscription->handler_noise, HF_LOG_WARNING,
                       "%s: row %s asked for a delay, but the table has no retry_after column: it is due again at once", table->display,
                       delivery->row->id_text);
-    if (delivery->reason && delivery->action != HF__ACK && !hf__table_has(table, HF__ROLE_LAST_ERROR))
+    bool kept =
+        hf__table_has(table, HF__ROLE_LAST_ERROR) && (delivery->action != HF__REJECT || hf__table_has(table, HF__ROLE_PROCESSED_AT));
+    if (delivery->reason && delivery->action != HF__ACK && !kept)
         hf__log_noise(subscription, &subscription->handler_noise, HF_LOG_WARNING, "%s: row %s failed: %s", table->display,
                       delivery->row->id_text, delivery->reason);
 }

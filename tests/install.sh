@@ -35,11 +35,9 @@ says_ok() { # PROGRAM
 }
 
 pc=$(find "$work/prefix" -name holdfast.pc)
-# The file names the prefix of the configuration; pkg-config moves it to where the file lies.
 export PKG_CONFIG_PATH="${pc%/*}"
 flags() {
-    pkg-config --define-variable=prefix="$work/prefix" --define-variable=libdir="${pc%/pkgconfig/*}" \
-        --define-variable=includedir="$work/prefix/include" "$@" holdfast
+    pkg-config "$@" holdfast
 }
 # shellcheck disable=SC2046
 cc -o "$work/shared" "$work/user/main.c" $(flags --cflags --libs)

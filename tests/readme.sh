@@ -15,17 +15,11 @@ awk -v dir="$work/here" '
     inside { print > out }' README.md
 
 export PREFIX="$work/prefix"
-sh -eu "$work/install.sh" >"$work/output" 2>&1 || { cat "$work/output"; exit 1; }
-libdir=$(dirname "$(dirname "$(find "$PREFIX" -name holdfast.pc)")")
+# The block's exports serve the commands, too.
+printf 'cd "$HERE"\nset -x\n' | cat "$work/install.sh" - "$work/run.sh" >"$work/all.sh"
 
-# The pkg-config file names the prefix of the configuration; here it is installed elsewhere.
-mkdir "$work/pc"
-sed -e "s|^prefix=.*|prefix=$work/prefix|" -e "s|^libdir=.*|libdir=$libdir|" -e "s|^includedir=.*|includedir=$work/prefix/include|" \
-    "$libdir/pkgconfig/holdfast.pc" >"$work/pc/holdfast.pc"
-export PKG_CONFIG_PATH="$work/pc" LD_LIBRARY_PATH="$libdir" PATH="$work/prefix/bin:$PATH"
-
-cd "$work/here"
-sh -eux ../run.sh >"$work/output" 2>&1 || { cat "$work/output"; exit 1; }
+export HERE="$work/here"
+sh -eu "$work/all.sh" >"$work/output" 2>&1 || { cat "$work/output"; exit 1; }
 for wanted in 'job 1, attempt 1: mail to ada@example.org' 'job 2, attempt 1: mail to grace@example.org' 'mail to alan@example.org' \
     'CREATE TABLE "mail_jobs"' 'strategy: lease' 'due  *3'; do
     grep -q "$wanted" "$work/output" || { cat "$work/output"; echo "the README's commands did not print: $wanted"; exit 1; }
