@@ -18,7 +18,7 @@ static const struct subcommand {
 static const char usage_doc[] = "Runs jobs that are kept in a table of your own PostgreSQL, MySQL, MariaDB or SQLite database."
                                 "\vCommands:\n"
                                 "  ddl      print, or make, the table for a description\n"
-                                "  check    look for every fault of server, table and pool, and say what the strategy costs\n"
+                                "  check    find every fault of server, table and pool; tell the cost\n"
                                 "  enqueue  add jobs\n"
                                 "  work     run a shell command for each job\n"
                                 "  stats    count the jobs\n"
@@ -34,7 +34,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct choice *choice = state->input;
     switch (key) {
+    case 'h':
+        argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
+        return 0;
     case ARGP_KEY_ARG:
+        if (strcmp(arg, "help") == 0) {
+            argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
+        }
         for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) {
             if (strcmp(arg, subcommands[i].name) == 0) {
                 *choice = (struct choice){&subcommands[i], state->next - 1};
@@ -70,7 +76,8 @@ static bool standard_descriptors(void)
 
 int main(int argc, char **argv)
 {
-    static const struct argp argp = {.parser = parse, .args_doc = "COMMAND [OPTION...]", .doc = usage_doc};
+    static const struct argp_option options[] = {{.key = 'h', .flags = OPTION_HIDDEN}, {0}}; /* argp's own is -? */
+    static const struct argp argp = {.options = options, .parser = parse, .args_doc = "COMMAND [OPTION...]", .doc = usage_doc};
     argp_program_version_hook = print_version;
     argp_err_exit_status = HF__EXIT_USAGE;
     if (!standard_descriptors()) {
