@@ -12,9 +12,11 @@
  *
  * Invariants, all under the subscription's lock:
  *  - The outcome is decided once: by the handler's return, by hf_delivery_settle, or for a row that goes back unrun.
- *  - Lease engine: one that is SETTLING is on `settling`, unless it is being renewed or has been sent.
+ *  - Lease engine: one that is SETTLING is on `settling`, or when it waits for another try (`retrying`) on `again`, unless it is
+ *    being renewed or sent.
  *  - While `renewing` is set the renewer owns the row's token: nobody sends a settle, and the delivery is on no settle list.
- *    The renewer passes it on when the renewal is answered. Once `sent` is set it is never renewed again.
+ *    The renewer passes it on when the renewal is answered. While `sent` is set the settler owns it, and it is not renewed; nor is
+ *    it while `unseen` is set, because its token may be gone by our own settle.
  *  - The thread that moves it to SETTLING owns the checkout (held engine); in the lease engine the settler owns the row from then on.
  *  - `lost` means that the database said so, or the connection that held the row is gone: nothing is sent, nothing is reported as done.
  *  - A delivery is freed with its last reference. One belongs to the row until DONE, one to the worker while the handler runs,
@@ -56,8 +58,10 @@ struct hf_delivery {
     bool lost;
     bool leased; /* on the leases list */
     bool renewing;
-    bool sent;      /* a settle was sent */
+    bool sent;      /* a settle was sent, and in the lease engine is not known to have failed */
     bool uncertain; /* a settle was sent and its answer never came */
+    bool unseen;    /* lease: and the row has not been looked at since */
+    bool retrying;  /* lease: its place is on `again`, not on `settling` */
     unsigned tries; /* of the settle */
     enum hf__action action;
     int64_t delay_us;

@@ -7,8 +7,6 @@
 #include "runtime/runtime.h"
 #include "strategies/strategy.h"
 
-#define LONGEST_DELAY_MS (INT64_C(1000) * 366 * 86400 * 1000)
-
 /* ---- the list of ids ---- */
 
 struct hf_enqueued {
@@ -129,7 +127,7 @@ static hf_status check_roles(const struct hf_table *table, const hf_job *job, hf
 
 static hf_status check_job(const struct hf_table *table, const hf_job *job, size_t i, hf_error *err)
 {
-    if (job->delay_ms < 0 || job->delay_ms > LONGEST_DELAY_MS) {
+    if (job->delay_ms < 0 || job->delay_ms > HF__LONGEST_DELAY_MS) {
         return hf__fail(err, HF_INVALID, "table %s, job %zu: the delay is %lld ms; it must lie between 0 and a thousand years",
                         table->display, i, (long long)job->delay_ms);
     }

@@ -2,7 +2,7 @@
  *
  *   claimer --> ready --> worker (handler) --> settling --> settler
  *                 |          |                    |
- *                 +----------+------- leases -----+  (all that is not being settled)
+ *                 +----------+------- leases -----+  (all that is not being sent)
  *                                        |
  *                                     renewer
  *
@@ -86,7 +86,7 @@ void hf__lease_settle(struct hf_delivery *delivery)
     struct hf_subscription *subscription = delivery->subscription;
     if (delivery->renewing)
         return; /* the renewer passes it on */
-    TAILQ_INSERT_TAIL(&subscription->settling, delivery, queue);
+    TAILQ_INSERT_TAIL(delivery->retrying ? &subscription->again : &subscription->settling, delivery, queue);
     hf__rouse(&subscription->settler->sleeper);
 }
 

@@ -29,6 +29,12 @@ static void give_back_ready(struct hf_delivery *delivery)
     TAILQ_REMOVE(&subscription->ready, delivery, queue);
     subscription->n_ready--;
     hf__delivery_decide(delivery, HF__UNBEGUN);
+    if (!subscription->stopping || subscription->n_ready > 0) {
+        hf__lease_made_room(subscription);
+        return;
+    }
+    while (!TAILQ_EMPTY(&subscription->idle)) /* they waited for this row, and nothing else will come */
+        hf__lease_offer(subscription);
 }
 
 /* Under the lock: the lease has run out as far as this process can know. The outcome is still sent: the token in it decides. */
@@ -41,13 +47,13 @@ static void run_out(struct hf_delivery *delivery)
         hf__delivery_cancel(delivery, HF_CANCEL_LOST);
 }
 
-/* Under the lock: takes it for renewal, off the settle list if it waits there. */
+/* Under the lock: takes it for renewal, off the settle list on which it waits. */
 static void take(struct group *group, struct hf_delivery *delivery)
 {
     struct hf_subscription *subscription = delivery->subscription;
     hf__lease_unwatch(delivery);
     if (delivery->state == HF__DELIVERY_SETTLING)
-        TAILQ_REMOVE(&subscription->settling, delivery, queue);
+        TAILQ_REMOVE(delivery->retrying ? &subscription->again : &subscription->settling, delivery, queue);
     delivery->renewing = true;
     group->deliveries[group->n] = delivery;
     group->rows[group->n++] = delivery->row;
@@ -103,13 +109,21 @@ static hf_status renew(struct hf_subscription *subscription, struct group *group
     return status;
 }
 
-/* Under the lock: lost for certain. */
+/* Under the lock: lost for certain; or it was our own settle, whose answer never came, that took the row away: it is looked at. */
 static void lease_lost(struct hf_delivery *delivery)
 {
-    delivery->lost = true;
-    if (delivery->state == HF__DELIVERY_READY)
+    if (delivery->uncertain) {
+        delivery->unseen = true;
+        delivery->again_ns = hf__monotonic_ns();
+    } else {
+        delivery->lost = true;
+        delivery->retrying = false;
+    }
+    if (delivery->state == HF__DELIVERY_SETTLING)
+        hf__lease_settle(delivery);
+    else if (delivery->state == HF__DELIVERY_READY)
         give_back_ready(delivery);
-    else if (delivery->handling)
+    if (delivery->handling)
         hf__delivery_cancel(delivery, HF_CANCEL_LOST);
 }
 
@@ -125,11 +139,13 @@ static void answered(struct hf_delivery *delivery, hf_status status, int64_t sen
     } else {
         subscription->count.renewal_errors++;
     }
+    if (status == HF_LEASE_LOST) {
+        lease_lost(delivery);
+        return;
+    }
     if (delivery->state == HF__DELIVERY_SETTLING)
         hf__lease_settle(delivery);
-    if (status == HF_LEASE_LOST)
-        lease_lost(delivery);
-    else if (delivery->abandoned)
+    if (delivery->abandoned)
         return;
     else if (status == HF_OK)
         hf__lease_watch(delivery, sent_ns + subscription->lease_ns / 2);

@@ -1,9 +1,11 @@
 /* The settler: sends every outcome that waits, many in one statement and one commit, and never waits for more of them.
  *
- * What fails in passing is sent again while the lease holds. What was sent and not answered is first looked at (resolve). */
+ * What fails in passing is sent again while the lease holds, and is renewed meanwhile. What was sent and not answered is first looked
+ * at (resolve). */
 #include "runtime/delivery.h"
 
 #define GROUP 256
+#define CALL_LEAST_NS INT64_C(250000000) /* what a call gets however late it is */
 
 struct group {
     struct hf_delivery *deliveries[GROUP];
@@ -46,15 +48,32 @@ static bool holds_on(const struct hf_delivery *delivery)
     return !subscription->over && hf__monotonic_ns() - delivery->held_ns < subscription->lease_ns;
 }
 
-static void put_off(struct hf_delivery *delivery)
+/* To be tried again, soon enough that the lease holds. Until then it is renewed as before, unless its row may be gone. */
+static void put_off(struct hf_delivery *delivery, bool at_once)
 {
     struct hf_subscription *subscription = delivery->subscription;
-    /* What is to be looked at for the first time is looked at at once. */
-    int64_t wait_ns = delivery->uncertain && delivery->tries == 0 ? 0 : hf__backoff_ns(delivery->tries, true);
+    int64_t wait_ns = at_once ? 0 : hf__backoff_ns(delivery->tries, true), most_ns = subscription->lease_ns / 8;
     delivery->tries++;
-    delivery->again_ns = hf__monotonic_ns() + wait_ns;
+    delivery->again_ns = hf__monotonic_ns() + (wait_ns < most_ns ? wait_ns : most_ns);
     subscription->count.settle_retries++;
-    TAILQ_INSERT_TAIL(&subscription->again, delivery, queue);
+    delivery->retrying = true;
+    delivery->sent = delivery->unseen;
+    if (!delivery->unseen && !delivery->abandoned)
+        hf__lease_watch(delivery, delivery->renew_ns);
+    hf__lease_settle(delivery);
+}
+
+/* Under the lock: takes note of an answer that is not final. True: the delivery is tried, or looked at, again. */
+static bool passes(struct hf_delivery *delivery, hf_status status)
+{
+    bool unanswered = status == HF_UNKNOWN && !delivery->unseen, found = status == HF_TRANSIENT && delivery->unseen;
+    /* Looked at once, and when it was found to be ours tried once more, in any case, even at the end of a stop. */
+    bool again = (unanswered && !delivery->uncertain) || found || holds_on(delivery);
+    delivery->uncertain = delivery->uncertain || status == HF_UNKNOWN;
+    delivery->unseen = status == HF_UNKNOWN;
+    if (again)
+        put_off(delivery, unanswered);
+    return again;
 }
 
 /* Takes out of the group what will be tried again; the rest is final. */
@@ -65,12 +84,8 @@ static void keep_passing(struct hf_subscription *subscription, struct group *gro
     for (size_t i = 0; i < group->n; i++) {
         struct hf_delivery *delivery = group->deliveries[i];
         hf_status status = group->changes[i].status;
-        bool first = status == HF_UNKNOWN && !delivery->uncertain; /* looked at once in any case, even at the end of a stop */
-        delivery->uncertain = delivery->uncertain || status == HF_UNKNOWN;
-        if (passing(status) && (first || holds_on(delivery))) {
-            put_off(delivery);
+        if (passing(status) && passes(delivery, status))
             continue;
-        }
         group->deliveries[final] = delivery;
         group->changes[final++] = group->changes[i];
     }
@@ -99,6 +114,7 @@ static void add(struct group *group, struct hf_delivery *delivery)
 {
     hf__lease_unwatch(delivery);
     delivery->sent = true;
+    delivery->retrying = false;
     group->deliveries[group->n] = delivery;
     group->changes[group->n++] = hf__delivery_change(delivery);
 }
@@ -117,17 +133,17 @@ static void take_lost(struct hf_subscription *subscription, struct group *group)
     }
 }
 
-/* Under the lock: everything that waits; what is uncertain goes alone, to be looked at. */
+/* Under the lock: everything that waits; what is to be looked at goes alone. */
 static void take(struct hf_subscription *subscription, struct group *group)
 {
     struct hf_delivery *delivery;
     int64_t next_ns;
     while (group->n < GROUP && (delivery = due_again(subscription, &next_ns))) {
-        if (delivery->uncertain && group->n > 0)
+        if (delivery->unseen && group->n > 0)
             return;
         TAILQ_REMOVE(&subscription->again, delivery, queue);
         add(group, delivery);
-        if (delivery->uncertain)
+        if (delivery->unseen)
             return;
     }
     while (group->n < GROUP && (delivery = TAILQ_FIRST(&subscription->settling))) {
@@ -155,14 +171,27 @@ static bool wait_for_outcomes(struct hf__worker *settler)
 
 /* ---- sending ---- */
 
+/* A call for the group is given up while there is still time to renew its leases, so that one row that somebody holds locked does not
+ * cost the others theirs. */
+static struct hf__deadline group_deadline(const struct hf_subscription *subscription, const struct group *group)
+{
+    int64_t now_ns = hf__monotonic_ns(), end_ns = now_ns + subscription->lease_ns / 4;
+    for (size_t i = 0; i < group->n; i++) {
+        int64_t lease_end_ns = group->deliveries[i]->held_ns + subscription->lease_ns;
+        end_ns = lease_end_ns < end_ns ? lease_end_ns : end_ns;
+    }
+    int64_t least_ns = now_ns + CALL_LEAST_NS;
+    return hf__sooner(hf__call_deadline(subscription), hf__at_ns(end_ns > least_ns ? end_ns : least_ns));
+}
+
+/* HF_TRANSIENT: it did not take effect and the row is ours. */
 static void look(struct hf_subscription *subscription, struct hf__conn *conn, struct group *group)
 {
     struct hf__change *change = &group->changes[0];
-    hf_status status = subscription->strategy->resolve(subscription->plan, conn, change, hf__call_deadline(subscription), &group->err);
+    hf_status status =
+        subscription->strategy->resolve(subscription->plan, conn, change, group_deadline(subscription, group), &group->err);
     if (status != HF_OK)
         change->status = HF_UNKNOWN;
-    if (change->status == HF_TRANSIENT) /* it did not take effect and the row is ours: once more */
-        (void)subscription->strategy->settle(subscription->plan, conn, change, 1, hf__call_deadline(subscription), &group->err);
 }
 
 static void send(struct hf_subscription *subscription, struct hf__checkout *checkout)
@@ -174,10 +203,11 @@ static void send(struct hf_subscription *subscription, struct hf__checkout *chec
     pthread_mutex_unlock(&subscription->lock);
     if (group.n == 0)
         return;
-    if (group.deliveries[0]->uncertain)
+    if (group.deliveries[0]->unseen)
         look(subscription, conn, &group);
     else
-        (void)subscription->strategy->settle(subscription->plan, conn, group.changes, group.n, hf__call_deadline(subscription), &group.err);
+        (void)subscription->strategy->settle(subscription->plan, conn, group.changes, group.n, group_deadline(subscription, &group),
+                                             &group.err);
     keep_passing(subscription, &group);
     finish(subscription, &group);
 }

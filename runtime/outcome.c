@@ -24,13 +24,14 @@ enum hf__action hf__action_of(hf_outcome outcome)
 /* base * factor^(attempt-1), at most cap, minus up to half at random, so that what failed together does not come back together. */
 static int64_t backoff_ms(const struct hf_subscription_options *options, int64_t attempt)
 {
-    double ms = (double)options->retry_base_ms, cap = (double)options->retry_cap_ms;
+    int64_t cap_ms = options->retry_cap_ms < HF__LONGEST_DELAY_MS ? options->retry_cap_ms : HF__LONGEST_DELAY_MS;
+    double ms = (double)options->retry_base_ms, cap = (double)cap_ms;
     for (int64_t i = 1; i < attempt && ms < cap; i++) {
         ms *= options->retry_factor;
         if (options->retry_factor <= 1.0)
             break;
     }
-    int64_t whole = (int64_t)(ms < cap ? ms : cap);
+    int64_t whole = ms < cap ? (int64_t)ms : cap_ms;
     return whole - (int64_t)hf__random_below((uint64_t)(whole / 2) + 1);
 }
 
@@ -39,7 +40,7 @@ static int64_t delay_us(const struct hf_delivery *delivery)
     int64_t ms = delivery->delay_ms;
     if (ms < 0)
         ms = backoff_ms(&delivery->subscription->options, delivery->row->attempt);
-    return ms > INT64_MAX / 1000 ? INT64_MAX : ms * 1000;
+    return (ms < HF__LONGEST_DELAY_MS ? ms : HF__LONGEST_DELAY_MS) * 1000;
 }
 
 void hf__delivery_decide(struct hf_delivery *delivery, enum hf__action action)
@@ -153,6 +154,10 @@ static hf_status refuse(const struct hf_delivery *delivery, hf_outcome outcome, 
 /* Under the lock: decides, or says that it is too late. */
 static hf_status take(struct hf_delivery *delivery, hf_outcome outcome, struct hf__answer *into, hf_error *err)
 {
+    if (delivery->calling && pthread_equal(delivery->caller, pthread_self()))
+        return hf__fail(err, HF_MISUSE,
+                        "hf_delivery_settle cannot be called from the on_cancel callback: it would wait for the thread that it stops; "
+                        "wake the handler, and settle there");
     if (delivery->state != HF__DELIVERY_RUNNING && delivery->state != HF__DELIVERY_DEFERRED)
         return hf__fail(err, HF_MISUSE, "the delivery has been settled already");
     delivery->answer = into;
@@ -182,6 +187,8 @@ hf_status hf_delivery_settle(hf_delivery *d, hf_outcome outcome, hf_error *err)
     while (d->state != HF__DELIVERY_DONE)
         (void)hf__gate_wait(&d->changed, &subscription->lock, hf__never());
     struct hf_delivery *last = hf__delivery_unref(d);
+    if (!last)
+        hf__gate_wake(&d->changed); /* its worker waits for this */
     pthread_mutex_unlock(&subscription->lock);
     hf__delivery_free(last);
     if (answer.status != HF_OK && err)

@@ -43,7 +43,7 @@ static hf_status take_options(struct hf_runtime *runtime, const hf_runtime_optio
     const char *name = options.application_name ? options.application_name : "holdfast";
     options.application_name = runtime->application_name = strdup(name);
     runtime->options = options;
-    runtime->call_limit_ms = options.statement_timeout_ms;
+    atomic_init(&runtime->call_limit_ms, options.statement_timeout_ms);
     return options.application_name ? HF_OK : hf__fail_memory(err);
 }
 
@@ -229,7 +229,7 @@ hf_status hf__runtime_acquire(struct hf_runtime *runtime, enum hf__purpose purpo
 
 struct hf__deadline hf__runtime_deadline(const struct hf_runtime *runtime)
 {
-    return hf__after_ms(runtime->options.statement_timeout_ms);
+    return hf__after_ms(atomic_load(&runtime->call_limit_ms));
 }
 
 /* ---- waking ---- */

@@ -17,6 +17,9 @@
 #include "runtime/thread.h"
 #include "strategies/strategy.h"
 
+/* A thousand years: of a job, or of a row that is put back. */
+#define HF__LONGEST_DELAY_MS (INT64_C(1000) * 366 * 86400 * 1000)
+
 enum hf__runtime_state {
     HF__RUNTIME_OPEN,     /* -> STARTING (start), STOPPED (stop) */
     HF__RUNTIME_STARTING, /* -> RUNNING, or back to OPEN on an error */
@@ -35,10 +38,12 @@ struct hf_runtime {
     struct hf__clock *clock;
 
     /* Written by start before any thread runs, constant while threads run. */
-    size_t pool_size;      /* 0: not started */
-    size_t held_allowed;   /* connections that hold rows, by the cost model, all subscriptions together */
-    int64_t call_limit_ms; /* the longest database call or wait for a connection, renewals excepted */
-    bool pool_ample;       /* nobody need wait for a connection: a worker may keep its own between rows */
+    size_t pool_size;    /* 0: not started */
+    size_t held_allowed; /* connections that hold rows, by the cost model, all subscriptions together */
+    bool pool_ample;     /* nobody need wait for a connection: a worker may keep its own between rows */
+
+    /* The longest database call or wait for a connection, renewals excepted. Lowered by start, while others may enqueue. */
+    _Atomic int64_t call_limit_ms;
 
     pthread_mutex_t lock; /* guards what follows */
     enum hf__runtime_state state;

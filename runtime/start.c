@@ -114,12 +114,13 @@ static void share_pool(struct hf_subscription *subscription, size_t sum)
 static void bound_calls(struct hf_runtime *runtime)
 {
     const struct hf_subscription *subscription;
-    runtime->call_limit_ms = runtime->options.statement_timeout_ms;
+    int64_t limit_ms = runtime->options.statement_timeout_ms;
     TAILQ_FOREACH (subscription, &runtime->subscriptions, entry) {
         int64_t quarter_ms = subscription->lease_ns / 4000000;
-        if (subscription->lease && runtime->pool_size == 1 && quarter_ms < runtime->call_limit_ms)
-            runtime->call_limit_ms = quarter_ms;
+        if (subscription->lease && runtime->pool_size == 1 && quarter_ms < limit_ms)
+            limit_ms = quarter_ms;
     }
+    atomic_store(&runtime->call_limit_ms, limit_ms);
 }
 
 static void size_pool(struct hf_runtime *runtime)
@@ -164,6 +165,7 @@ static void undo(struct hf_runtime *runtime)
         hf__subscription_join(subscription);
         hf__subscription_reset(subscription);
     }
+    atomic_store(&runtime->call_limit_ms, runtime->options.statement_timeout_ms);
 }
 
 static hf_status enter(struct hf_runtime *runtime, hf_error *err)

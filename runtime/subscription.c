@@ -95,6 +95,11 @@ void hf__subscription_free(struct hf_subscription *subscription)
 
 void hf__subscription_reset(struct hf_subscription *subscription)
 {
+    pthread_mutex_lock(&subscription->lock); /* a wake may come at any time, and touches no thread from now on */
+    subscription->go = subscription->stopping = subscription->over = subscription->woken = false;
+    subscription->scout = NULL;
+    TAILQ_INIT(&subscription->idle);
+    pthread_mutex_unlock(&subscription->lock);
     for (size_t i = 0; i < subscription->n_threads; i++)
         hf__sleeper_destroy(&subscription->workers[i].sleeper);
     free(subscription->workers);
@@ -103,9 +108,6 @@ void hf__subscription_reset(struct hf_subscription *subscription)
     subscription->claimer = subscription->settler = subscription->renewer = subscription->watchdog = NULL;
     hf__plan_close(subscription->plan);
     subscription->plan = NULL;
-    subscription->go = subscription->stopping = subscription->over = subscription->woken = false;
-    subscription->scout = NULL;
-    TAILQ_INIT(&subscription->idle);
 }
 
 /* ---- threads ---- */
@@ -360,7 +362,8 @@ void hf__subscription_wake(struct hf_subscription *subscription)
 {
     pthread_mutex_lock(&subscription->lock);
     subscription->woken = true;
-    rouse_poller(subscription);
+    if (subscription->go) /* before, start writes the threads without the lock, and they claim first thing in any case */
+        rouse_poller(subscription);
     pthread_mutex_unlock(&subscription->lock);
 }
 
@@ -391,5 +394,5 @@ hf_status hf__claim_clock(struct hf_subscription *subscription, struct hf__conn 
 
 struct hf__deadline hf__call_deadline(const struct hf_subscription *subscription)
 {
-    return hf__after_ms(subscription->runtime->call_limit_ms);
+    return hf__runtime_deadline(subscription->runtime);
 }

@@ -276,16 +276,18 @@ static bool begin(struct hf__worker *worker, struct hf_delivery *delivery, struc
     return delivery->state == HF__DELIVERY_RUNNING;
 }
 
+/* And until who settled it has let go of it: once its worker has ended nothing keeps the subscription for that thread. */
 static void wait_until_settled(struct hf_delivery *delivery)
 {
+    enum { ROW_AND_WORKER = 2 };
     struct hf_subscription *subscription = delivery->subscription;
     pthread_mutex_lock(&subscription->lock);
-    while (delivery->state != HF__DELIVERY_DONE)
+    while (delivery->state != HF__DELIVERY_DONE || delivery->refs > ROW_AND_WORKER)
         (void)hf__gate_wait(&delivery->changed, &subscription->lock, hf__never());
     pthread_mutex_unlock(&subscription->lock);
 }
 
-/* Drops the row's reference and the worker's; a caller of hf_delivery_settle that is about to leave frees it otherwise. */
+/* Drops the row's reference and the worker's. */
 static void finish(struct hf_delivery *delivery, bool begun)
 {
     struct hf_subscription *subscription = delivery->subscription;

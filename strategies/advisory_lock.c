@@ -8,7 +8,7 @@
 extern const struct hf__strategy hf__advisory_lock;
 
 #define CANDIDATES 16 /* looked at in one round */
-#define ROUNDS 8      /* each leaves out the keys that the last one found held */
+#define ROUNDS 256    /* each leaves out the keys that the last one found held, or goes on behind them */
 
 struct search {
     struct hf__plan *plan;
@@ -16,6 +16,7 @@ struct search {
     struct hf__deadline deadline;
     char *excluded[HF__LIST_MAX]; /* keys known to be held, by us or elsewhere */
     size_t n_excluded;
+    size_t passed; /* candidates behind which to go on, once no more keys can be left out */
     struct hf__row *found;
     hf_error *err;
 };
@@ -47,14 +48,19 @@ static hf_status ask_lock(struct hf__plan *plan, struct hf__conn *conn, const st
 }
 
 /* A lock that the database does not confirm as released goes with its session. */
-static void unlock(struct hf__plan *plan, struct hf__conn *conn, const char *key, struct hf__deadline deadline)
+static void release_lock(struct hf__plan *plan, struct hf__conn *conn, const char *key, struct hf__deadline deadline)
 {
     bool yes = true;
-    if (plan->sql.unlock.text && !conn->lost) {
-        hf_status status = ask_lock(plan, conn, &plan->sql.unlock, key, &yes, deadline, NULL);
-        if (status != HF_OK || !yes)
-            conn->retire = true;
-    }
+    if (!plan->sql.unlock.text || conn->lost)
+        return;
+    hf_status status = ask_lock(plan, conn, &plan->sql.unlock, key, &yes, deadline, NULL);
+    if (status != HF_OK || !yes)
+        conn->retire = true;
+}
+
+static void unlock(struct hf__plan *plan, struct hf__conn *conn, const char *key, struct hf__deadline deadline)
+{
+    release_lock(plan, conn, key, deadline);
     hf__keys_drop(plan->keys, key);
 }
 
@@ -170,6 +176,7 @@ static hf_status read_candidates(struct search *search, struct hf__rows *rows)
     struct hf__value excluded[HF__LIST_MAX];
     hf__plan_args(plan, &args, hf__clock_now_us(plan->clock));
     args.one[HF__P_LIMIT] = hf__int(CANDIDATES);
+    args.one[HF__P_OFFSET] = hf__int((int64_t)search->passed);
     for (size_t i = 0; i < search->n_excluded; i++)
         excluded[i] = key_value(plan, search->excluded[i]);
     args.many[HF__P_EXCLUDED] = excluded;
@@ -185,6 +192,7 @@ static hf_status search_round(struct search *search, bool *more)
     hf__rows_init(&rows);
     hf_status status = read_candidates(search, &rows);
     *more = status == HF_OK && rows.count == CANDIDATES;
+    size_t excluded = search->n_excluded;
     for (size_t r = 0; status == HF_OK && r < rows.count && !search->found; r++) {
         struct hf__row *candidate = candidate_of(search->plan, &rows, r);
         if (!candidate)
@@ -193,6 +201,8 @@ static hf_status search_round(struct search *search, bool *more)
             status = try_candidate(search, candidate);
         free(candidate);
     }
+    if (search->n_excluded == excluded)
+        search->passed += rows.count;
     hf__rows_free(&rows);
     return status;
 }
@@ -252,12 +262,36 @@ static hf_status settle(struct hf__plan *plan, struct hf__conn *conn, struct hf_
     return first;
 }
 
+/* While the old session lives, its statement may still take effect: it has ended when its key can be had. (SQLite's statement ended with
+ * its call.) Whoever else has the key by now has the row, too, and then nothing can be told. */
+static hf_status wait_for_end(struct hf__plan *plan, struct hf__conn *conn, const char *key, bool *ended, struct hf__deadline deadline,
+                              hf_error *err)
+{
+    unsigned attempt = 0;
+    hf_status status = HF_OK;
+    *ended = plan->sql.try_lock.text == NULL;
+    while (!*ended && status == HF_OK) {
+        status = ask_lock(plan, conn, &plan->sql.try_lock, key, ended, deadline, err);
+        if (status != HF_OK)
+            conn->retire = true; /* it may hold the key */
+        else if (*ended)
+            release_lock(plan, conn, key, deadline);
+        else if (!hf__backoff(attempt++, deadline))
+            break;
+    }
+    return status;
+}
+
 static hf_status resolve(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, struct hf__deadline deadline,
                          hf_error *err)
 {
     struct hf__seen seen;
-    hf_status status = hf__read_row(plan, conn, change->row, deadline, &seen, err);
-    if (status != HF_OK)
+    bool ended = false;
+    change->status = HF_UNKNOWN;
+    hf_status status = wait_for_end(plan, conn, change->row->key, &ended, deadline, err);
+    if (status == HF_OK && ended)
+        status = hf__read_row(plan, conn, change->row, deadline, &seen, err);
+    if (status != HF_OK || !ended)
         return status;
     bool acks = change->action == HF__ACK || change->action == HF__REJECT;
     bool same = seen.found && !seen.processed && (seen.stored == 0 || seen.stored == hf__stored_attempt(plan, change->row));

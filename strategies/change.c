@@ -66,13 +66,19 @@ hf_status hf__change_one(struct hf__plan *plan, struct hf__conn *conn, const str
 hf_status hf__read_row(struct hf__plan *plan, struct hf__conn *conn, const struct hf__row *row, struct hf__deadline deadline,
                        struct hf__seen *seen, hf_error *err)
 {
+    return hf__read_row_with(plan, conn, &plan->sql.read, row, deadline, seen, err);
+}
+
+hf_status hf__read_row_with(struct hf__plan *plan, struct hf__conn *conn, const struct hf__rendered *read, const struct hf__row *row,
+                            struct hf__deadline deadline, struct hf__seen *seen, hf_error *err)
+{
     struct hf__args args;
     struct hf__rows rows;
     memset(seen, 0, sizeof *seen);
     hf__rows_init(&rows);
     hf__plan_args(plan, &args, 0);
     hf__args_row(plan, &args, row);
-    hf_status status = hf__sql_run(conn, &plan->sql.read, &args, &rows, deadline, err);
+    hf_status status = hf__sql_run(conn, read, &args, &rows, deadline, err);
     if (status == HF_OK && rows.count > 0) {
         seen->found = true;
         seen->processed = hf__cell(&rows, 0, 0)->type != HF__NULL;

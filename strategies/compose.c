@@ -1,6 +1,14 @@
 /* The clauses that all statements are composed of, each from the roles that the table has. */
 #include "strategies/plan.h"
 
+/* A table that inherits is a table of its own: its rows have the same places (ctid), and perhaps the same ids, as the parent's. */
+void hf__put_table(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    if (plan->server.database == HF__POSTGRES && plan->relation.kind == HF__RELATION_TABLE)
+        hf__sql_put(sql, "ONLY ");
+    hf__sql_table(sql, plan->table);
+}
+
 void hf__put_and(struct hf__sql *sql, bool *any)
 {
     hf__sql_put(sql, *any ? " AND " : " WHERE ");
@@ -189,7 +197,7 @@ void hf__put_ack(struct hf__sql *sql, const struct hf__plan *plan, const char *a
 {
     bool marks = HF__HAS(plan, PROCESSED_AT);
     hf__sql_put(sql, marks ? "UPDATE " : "DELETE FROM ");
-    hf__sql_table(sql, plan->table);
+    hf__put_table(sql, plan);
     if (alias) {
         hf__sql_put(sql, " AS ");
         hf__sql_put(sql, alias);

@@ -19,7 +19,7 @@ static void lease_claim(struct hf__sql *sql, const struct hf__plan *plan)
     bool any = false, parts = plan->relation.kind == HF__RELATION_PARTITIONED;
     const char *id = HF__COLUMN(plan, ID);
     hf__sql_put(sql, "UPDATE ");
-    hf__sql_table(sql, plan->table);
+    hf__put_table(sql, plan);
     hf__sql_put(sql, " SET ");
     hf__put_lease(sql, plan);
     hf__sql_put(sql, " WHERE ");
@@ -33,12 +33,16 @@ static void lease_claim(struct hf__sql *sql, const struct hf__plan *plan)
     else
         hf__sql_put(sql, "ctid");
     hf__sql_put(sql, " FROM ");
-    hf__sql_table(sql, plan->table);
+    hf__put_table(sql, plan);
     hf__put_claimable(sql, plan, &any);
     hf__put_order(sql, plan);
     hf__sql_put(sql, " LIMIT ");
     hf__sql_bind(sql, HF__P_LIMIT);
-    hf__sql_put(sql, " FOR NO KEY UPDATE SKIP LOCKED)) RETURNING ");
+    hf__sql_put(sql, " FOR NO KEY UPDATE SKIP LOCKED))");
+    bool where = true;
+    if (parts) /* should an id be there twice after all, no lease is taken over */
+        hf__put_claimable(sql, plan, &where);
+    hf__sql_put(sql, " RETURNING ");
     hf__put_columns(sql, plan);
 }
 
@@ -84,37 +88,47 @@ static void put_matches(struct hf__sql *sql, const struct hf__plan *plan)
     put_same(sql, HF__COLUMN(plan, ATTEMPT), "stored");
 }
 
-static void ack_set(struct hf__sql *sql, const struct hf__plan *plan)
+/* The rows that are still ours and that nobody has locked: a group never waits behind one row that someone holds. */
+static void put_mine(struct hf__sql *sql, const struct hf__plan *plan, const char *strength)
 {
-    hf__put_ack(sql, plan, "t");
-    hf__sql_put(sql, HF__HAS(plan, PROCESSED_AT) ? " FROM " : " USING ");
-    put_believed_rows(sql, plan);
-    hf__sql_put(sql, " WHERE ");
-    put_matches(sql, plan);
-    hf__sql_put(sql, " RETURNING i.place");
-}
-
-/* A renewal passes over rows that someone has locked instead of waiting behind them. */
-static void renew_set(struct hf__sql *sql, const struct hf__plan *plan)
-{
-    bool any = false;
-    const char *id = HF__COLUMN(plan, ID);
     hf__sql_put(sql, "WITH mine AS (SELECT t.");
-    hf__sql_name(sql, id);
+    hf__sql_name(sql, HF__COLUMN(plan, ID));
     hf__sql_put(sql, " AS id, i.place FROM ");
-    hf__sql_table(sql, plan->table);
+    hf__put_table(sql, plan);
     hf__sql_put(sql, " AS t JOIN ");
     put_believed_rows(sql, plan);
     hf__sql_put(sql, " ON ");
     put_matches(sql, plan);
-    hf__sql_put(sql, " FOR NO KEY UPDATE OF t SKIP LOCKED) UPDATE ");
-    hf__sql_table(sql, plan->table);
+    hf__sql_put(sql, strength);
+    hf__sql_put(sql, " OF t SKIP LOCKED) ");
+}
+
+static void put_of_mine(struct hf__sql *sql, const struct hf__plan *plan, const char *from)
+{
+    hf__sql_put(sql, from);
+    hf__sql_put(sql, "mine WHERE u.");
+    hf__sql_name(sql, HF__COLUMN(plan, ID));
+    hf__sql_put(sql, " = mine.id RETURNING mine.place");
+}
+
+static void ack_set(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    bool marks = HF__HAS(plan, PROCESSED_AT);
+    put_mine(sql, plan, marks ? " FOR NO KEY UPDATE" : " FOR UPDATE");
+    hf__put_ack(sql, plan, "u");
+    put_of_mine(sql, plan, marks ? " FROM " : " USING ");
+}
+
+static void renew_set(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    bool any = false;
+    put_mine(sql, plan, " FOR NO KEY UPDATE");
+    hf__sql_put(sql, "UPDATE ");
+    hf__put_table(sql, plan);
     hf__sql_put(sql, " AS u SET ");
     hf__put_set(sql, &any, HF__COLUMN(plan, LOCKED_UNTIL));
     hf__sql_bind(sql, HF__P_EXPIRY);
-    hf__sql_put(sql, " FROM mine WHERE u.");
-    hf__sql_name(sql, id);
-    hf__sql_put(sql, " = mine.id RETURNING mine.place");
+    put_of_mine(sql, plan, " FROM ");
 }
 
 static void column_type(struct hf__sql *sql, enum hf__role role)

@@ -16,7 +16,7 @@ static void lease_claim(struct hf__sql *sql, const struct hf__plan *plan)
 {
     bool any = false;
     hf__sql_put(sql, "UPDATE ");
-    hf__sql_table(sql, plan->table);
+    hf__put_table(sql, plan);
     hf__sql_put(sql, " SET ");
     hf__put_lease(sql, plan);
     hf__sql_put(sql, " WHERE ");
@@ -24,7 +24,7 @@ static void lease_claim(struct hf__sql *sql, const struct hf__plan *plan)
     hf__sql_put(sql, " IN (SELECT ");
     hf__sql_name(sql, HF__COLUMN(plan, ID));
     hf__sql_put(sql, " FROM ");
-    hf__sql_table(sql, plan->table);
+    hf__put_table(sql, plan);
     hf__put_claimable(sql, plan, &any);
     hf__put_order(sql, plan);
     hf__sql_put(sql, " LIMIT ");

@@ -100,8 +100,9 @@ static void list_ids(struct group *group, const struct hf__value *ids, size_t n)
 }
 
 /* A locking read of all, compared here, then one change of those that are ours. */
-static hf_status apply_list(struct group *group, const struct hf__rendered *lock, const struct hf__rendered *change, hf_error *err)
+static hf_status apply_list(struct group *group, const struct hf__rendered *change, hf_error *err)
 {
+    const struct hf__rendered *lock = group->plan->sql.lock_list;
     struct hf__value ids[HF__LIST_MAX];
     struct hf__rows found;
     hf__rows_init(&found);
@@ -155,6 +156,6 @@ hf_status hf__group_apply(struct hf__plan *plan, struct hf__conn *conn, enum hf_
     if (hf__group_is_one_statement(plan))
         return apply_set(&group, ack ? &s->ack_set : &s->renew_set, err);
     if (plan->dialect->locking_read)
-        return ack ? apply_list(&group, s->lock_list, s->ack_list, err) : apply_list(&group, s->lock_list_free, s->renew_list, err);
+        return apply_list(&group, ack ? s->ack_list : s->renew_list, err);
     return apply_each(&group, ack ? &s->ack : &s->renew, err);
 }

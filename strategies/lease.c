@@ -100,6 +100,9 @@ static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, size_t limi
     args.one[HF__P_EXPIRY] = hf__time_us(expiry_us);
     hf_status status =
         one ? hf__sql_run(conn, &plan->sql.claim, &args, &found, deadline, err) : claim_in_two(plan, conn, &args, &found, deadline, err);
+    if (status == HF_OK && found.count > limit)
+        status = hf__fail(err, HF_DATABASE, "table %s: %zu rows were to be claimed and %zu were; the id column is not unique",
+                          plan->table->display, limit, found.count);
     if (status == HF_OK)
         status = hf__rows_read(plan, &found, one ? 1 : 0, rows, err);
     if (status == HF_OK) {
@@ -114,7 +117,8 @@ static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, size_t limi
 
 /* ---- renew ---- */
 
-/* After a renewal whose answer was lost the row holds one of two tokens: reads which. */
+/* After a renewal whose answer was lost the row holds one of two tokens: reads which. As long as it shows the old one the renewal may
+ * still take effect, so the other is not forgotten before it is seen, or before another renewal of the old one has. */
 static hf_status learn_token(struct hf__plan *plan, struct hf__conn *conn, struct hf__row *row, struct hf__deadline deadline, hf_error *err)
 {
     struct hf__seen seen;
@@ -123,15 +127,17 @@ static hf_status learn_token(struct hf__plan *plan, struct hf__conn *conn, struc
     hf_status status = hf__read_row(plan, conn, row, deadline, &seen, err);
     if (status != HF_OK)
         return status;
-    if (seen.found && seen.token_us == row->other_token_us)
+    if (seen.found && seen.token_us == row->other_token_us) {
         row->token_us = row->other_token_us;
-    row->other_token_us = 0;
+        row->other_token_us = 0;
+    }
     return HF_OK;
 }
 
 static bool still_ours(const struct hf__plan *plan, const struct hf__row *row, const struct hf__seen *seen)
 {
-    if (!seen->found || seen->processed || seen->token_us != row->token_us)
+    bool token = seen->token_us == row->token_us || (row->other_token_us != 0 && seen->token_us == row->other_token_us);
+    if (!seen->found || seen->processed || !token)
         return false;
     return !HF__HAS(plan, ATTEMPT) || seen->stored == hf__stored_attempt(plan, row);
 }
@@ -177,34 +183,56 @@ static hf_status judge_missed(struct hf__plan *plan, struct hf__conn *conn, cons
     return status;
 }
 
-static hf_status renew_slice(struct hf__plan *plan, struct hf__conn *conn, struct hf__row **rows, size_t n, hf_status *statuses,
-                             struct hf__deadline deadline, hf_error *err)
+/* Renews rows that share an expiry; statuses as renew's. */
+static hf_status renew_to(struct hf__plan *plan, struct hf__conn *conn, struct hf__row **rows, size_t n, int64_t expiry_us,
+                          hf_status *statuses, struct hf__deadline deadline, hf_error *err)
 {
     bool matched[HF__LIST_MAX];
-    hf_status status = HF_OK;
-    for (size_t i = 0; i < n; i++)
-        statuses[i] = HF_TRANSIENT; /* not sent */
-    for (size_t i = 0; i < n && status == HF_OK; i++)
-        status = learn_token(plan, conn, rows[i], deadline, err);
-    if (status != HF_OK)
-        return status;
-    int64_t expiry_us = renewed_expiry(plan, rows, n);
-    status = send_renewals(plan, conn, rows, n, expiry_us, matched, deadline, err);
+    hf_status status = send_renewals(plan, conn, rows, n, expiry_us, matched, deadline, err);
     bool unknown = status == HF_LOST || status == HF_TIMEOUT;
-    for (size_t i = 0; i < n && unknown; i++) {
-        statuses[i] = HF_UNKNOWN;
+    for (size_t i = 0; i < n; i++)
+        statuses[i] = unknown ? HF_UNKNOWN : HF_TRANSIENT;
+    for (size_t i = 0; i < n && unknown; i++)
         rows[i]->other_token_us = expiry_us;
-    }
     if (status != HF_OK)
         return status;
     for (size_t i = 0; i < n; i++) {
         statuses[i] = matched[i] ? HF_OK : HF_BUSY;
-        if (matched[i])
-            rows[i]->token_us = expiry_us;
+        if (!matched[i])
+            continue;
+        rows[i]->token_us = expiry_us;
+        rows[i]->other_token_us = 0;
     }
     for (size_t i = 0; i < n && status == HF_OK; i++)
         if (!matched[i])
             status = judge_missed(plan, conn, rows[i], deadline, &statuses[i], err);
+    return status;
+}
+
+/* A row whose last renewal was never answered, and has not been seen, is renewed to that same expiry, alone: so it holds one of two
+ * tokens, never of three. The others go together. */
+static hf_status renew_slice(struct hf__plan *plan, struct hf__conn *conn, struct hf__row **rows, size_t n, hf_status *statuses,
+                             struct hf__deadline deadline, hf_error *err)
+{
+    struct hf__row *together[HF__LIST_MAX];
+    size_t place[HF__LIST_MAX], count = 0;
+    hf_status answers[HF__LIST_MAX], status = HF_OK;
+    for (size_t i = 0; i < n; i++)
+        statuses[i] = HF_TRANSIENT; /* not sent */
+    for (size_t i = 0; i < n && status == HF_OK; i++) {
+        status = learn_token(plan, conn, rows[i], deadline, err);
+        if (status == HF_OK && rows[i]->other_token_us != 0) {
+            status = renew_to(plan, conn, &rows[i], 1, rows[i]->other_token_us, &statuses[i], deadline, err);
+            continue;
+        }
+        place[count] = i;
+        together[count++] = rows[i];
+    }
+    if (status != HF_OK || count == 0)
+        return status;
+    status = renew_to(plan, conn, together, count, renewed_expiry(plan, together, count), answers, deadline, err);
+    for (size_t i = 0; i < count; i++)
+        statuses[place[i]] = answers[i];
     return status;
 }
 
@@ -262,7 +290,7 @@ static hf_status resolve(struct hf__plan *plan, struct hf__conn *conn, struct hf
     return HF_OK;
 }
 
-/* Does this change go with the group of acks? (A single row never does: its one statement names it.) */
+/* Is it an ack, as the group's change makes it? */
 static bool in_group(const struct hf__plan *plan, const struct hf__change *change)
 {
     if (change->action == HF__ACK)
@@ -270,10 +298,26 @@ static bool in_group(const struct hf__plan *plan, const struct hf__change *chang
     return change->action == HF__REJECT && !(HF__HAS(plan, PROCESSED_AT) && HF__HAS(plan, LAST_ERROR));
 }
 
+/* Does it go with the group of acks? A single row does only where the group is one statement, which never waits for a lock. */
+static bool goes_together(const struct hf__plan *plan, const struct hf__change *change, size_t n)
+{
+    return (n > 1 || hf__group_is_one_statement(plan)) && in_group(plan, change);
+}
+
 static int compare_changes(const void *left, const void *right)
 {
     const struct hf__change *const *a = left, *const *b = right;
     return hf__value_compare(&(*a)->row->id, &(*b)->row->id);
+}
+
+/* A change that matched nothing: the row is ours still, and locked by someone or under its other token (again later); or it is not. */
+static hf_status judge_change(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, struct hf__deadline deadline,
+                              hf_error *err)
+{
+    hf_status status = judge_missed(plan, conn, change->row, deadline, &change->status, err);
+    if (change->status == HF_BUSY)
+        change->status = HF_TRANSIENT;
+    return status;
 }
 
 static hf_status ack_group(struct hf__plan *plan, struct hf__conn *conn, struct hf__change **changes, size_t n,
@@ -283,8 +327,8 @@ static hf_status ack_group(struct hf__plan *plan, struct hf__conn *conn, struct 
     struct hf__change *acks[HF__LIST_MAX];
     bool matched[HF__LIST_MAX];
     size_t count = 0;
-    for (size_t i = 0; i < n && n > 1; i++) {
-        if (!in_group(plan, changes[i]))
+    for (size_t i = 0; i < n; i++) {
+        if (!goes_together(plan, changes[i], n))
             continue;
         rows[count] = changes[i]->row;
         acks[count++] = changes[i];
@@ -292,8 +336,11 @@ static hf_status ack_group(struct hf__plan *plan, struct hf__conn *conn, struct 
     if (count == 0)
         return HF_OK;
     hf_status status = hf__group_apply(plan, conn, HF__GROUP_ACK, rows, count, 0, matched, deadline, err);
-    for (size_t i = 0; i < count && status == HF_OK; i++)
-        acks[i]->status = matched[i] ? HF_OK : HF_LEASE_LOST;
+    for (size_t i = 0; i < count && status == HF_OK; i++) {
+        acks[i]->status = HF_OK;
+        if (!matched[i])
+            status = judge_change(plan, conn, acks[i], deadline, err);
+    }
     return status;
 }
 
@@ -302,12 +349,12 @@ static hf_status write_slice(struct hf__plan *plan, struct hf__conn *conn, struc
 {
     hf_status status = ack_group(plan, conn, changes, n, deadline, err);
     for (size_t i = 0; i < n && status == HF_OK; i++) {
-        if (n > 1 && in_group(plan, changes[i]))
+        if (goes_together(plan, changes[i], n))
             continue;
         status = hf__change_one(plan, conn, changes[i], HF_LEASE_LOST, deadline, err);
         changes[i]->status = status;
         if (status == HF_LEASE_LOST)
-            status = HF_OK;
+            status = changes[i]->row->other_token_us != 0 ? judge_change(plan, conn, changes[i], deadline, err) : HF_OK;
     }
     return status;
 }
@@ -370,7 +417,7 @@ static hf_status judge_uncertain(struct hf__plan *plan, struct hf__conn *conn, s
 static hf_status settle_slice(struct hf__plan *plan, struct hf__conn *conn, struct hf__change **changes, size_t n,
                               struct hf__deadline deadline, hf_error *err);
 
-/* One bad row never fails its neighbours: each for itself. */
+/* One bad row, or one that is locked, never fails its neighbours: each for itself. */
 static hf_status settle_each(struct hf__plan *plan, struct hf__conn *conn, struct hf__change **changes, size_t n,
                              struct hf__deadline deadline, hf_error *err)
 {
@@ -392,12 +439,12 @@ static hf_status settle_slice(struct hf__plan *plan, struct hf__conn *conn, stru
     hf_status status;
     do {
         status = apply_slice(plan, conn, changes, n, &sent, deadline, err);
-    } while (status == HF_TRANSIENT && !conn->lost && attempt < 8 && hf__backoff(attempt++, deadline));
+    } while (status == HF_TRANSIENT && !conn->lost && attempt < (n > 1 ? 2U : 8U) && hf__backoff(attempt++, deadline));
     if (status == HF_OK)
         return judge_uncertain(plan, conn, changes, n, deadline, err);
     if (status == HF_LOST || status == HF_TIMEOUT)
         answer_all(changes, n, sent ? HF_UNKNOWN : HF_TRANSIENT);
-    else if (status == HF_TRANSIENT || n == 1)
+    else if (n == 1 || conn->lost)
         answer_all(changes, n, status);
     else
         return settle_each(plan, conn, changes, n, deadline, err);

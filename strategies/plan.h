@@ -21,9 +21,10 @@ struct hf__statements {
     struct hf__rendered keyless;
     struct hf__rendered ack, reject, retry, retry_after, give_back, unbegun; /* one row each */
     struct hf__rendered read;                                                /* one row: what is believed of it */
+    struct hf__rendered read_free;                                           /* row lock: the same, if nobody has it locked */
     struct hf__rendered renew;                                               /* one row */
     struct hf__rendered ack_set, renew_set;                                  /* PostgreSQL */
-    struct hf__rendered lock_list[HF__LISTS], lock_list_free[HF__LISTS];     /* locking reads; _free passes over locked rows */
+    struct hf__rendered lock_list[HF__LISTS]; /* locking reads that pass over rows which someone has locked */
     struct hf__rendered ack_list[HF__LISTS], lease_list[HF__LISTS], renew_list[HF__LISTS];
     struct hf__rendered pending, count_due, count_delayed, count_leased, count_processed;
 };
@@ -49,6 +50,8 @@ struct hf__plan {
 #define HF__HAS(plan, role) ((plan)->table->column[HF__ROLE_##role] != NULL)
 #define HF__COLUMN(plan, role) ((plan)->table->column[HF__ROLE_##role])
 
+/* The table, quoted; its own rows alone, where other tables may inherit from it (PostgreSQL). */
+void hf__put_table(struct hf__sql *sql, const struct hf__plan *plan);
 /* " WHERE " the first time, " AND " after it. */
 void hf__put_and(struct hf__sql *sql, bool *any);
 /* The conditions that make a row claimable now: unfinished, of our groups, due, its lease ended, its key rendering. */
@@ -105,6 +108,8 @@ struct hf__seen {
     int64_t token_us; /* 0: no lease */
     int64_t stored;   /* the attempt as it counts; 0 without the column */
 };
+HF_CHECKED hf_status hf__read_row_with(struct hf__plan *plan, struct hf__conn *conn, const struct hf__rendered *read,
+                                       const struct hf__row *row, struct hf__deadline deadline, struct hf__seen *seen, hf_error *err);
 HF_CHECKED hf_status hf__read_row(struct hf__plan *plan, struct hf__conn *conn, const struct hf__row *row, struct hf__deadline deadline,
                                   struct hf__seen *seen, hf_error *err);
 

@@ -45,7 +45,7 @@ static void put_believed(struct hf__sql *sql, const struct hf__plan *plan)
 static void put_update(struct hf__sql *sql, const struct hf__plan *plan)
 {
     hf__sql_put(sql, "UPDATE ");
-    hf__sql_table(sql, plan->table);
+    hf__put_table(sql, plan);
     hf__sql_put(sql, " SET ");
 }
 
@@ -94,7 +94,7 @@ static hf_status render_ack(struct hf__plan *plan, bool reason, struct hf__rende
     return keep(&sql, out, err);
 }
 
-static hf_status render_read(struct hf__plan *plan, hf_error *err)
+static hf_status render_read(struct hf__plan *plan, bool free_only, struct hf__rendered *out, hf_error *err)
 {
     struct hf__sql sql;
     begin(&sql, plan);
@@ -113,12 +113,14 @@ static hf_status render_read(struct hf__plan *plan, hf_error *err)
     else
         hf__sql_put(&sql, "NULL");
     hf__sql_put(&sql, " FROM ");
-    hf__sql_table(&sql, plan->table);
+    hf__put_table(&sql, plan);
     hf__sql_put(&sql, " WHERE ");
     hf__sql_name(&sql, HF__COLUMN(plan, ID));
     hf__sql_put(&sql, " = ");
     hf__sql_bind(&sql, HF__P_ID);
-    return keep(&sql, &plan->sql.read, err);
+    if (free_only)
+        hf__sql_put(&sql, " FOR UPDATE SKIP LOCKED");
+    return keep(&sql, out, err);
 }
 
 static hf_status render_changes(struct hf__plan *plan, hf_error *err)
@@ -139,7 +141,9 @@ static hf_status render_changes(struct hf__plan *plan, hf_error *err)
     if (status == HF_OK)
         status = render_return(plan, false, false, uncounts, &s->unbegun, err);
     if (status == HF_OK)
-        status = render_read(plan, err);
+        status = render_read(plan, false, &s->read, err);
+    if (status == HF_OK && row_lock)
+        status = render_read(plan, true, &s->read_free, err);
     return status;
 }
 
@@ -152,7 +156,7 @@ static hf_status render_locking_claim(struct hf__plan *plan, hf_error *err)
     hf__sql_put(&sql, "SELECT ");
     hf__put_columns(&sql, plan);
     hf__sql_put(&sql, " FROM ");
-    hf__sql_table(&sql, plan->table);
+    hf__put_table(&sql, plan);
     hf__put_claimable(&sql, plan, &any);
     hf__put_order(&sql, plan);
     hf__sql_put(&sql, " LIMIT ");
@@ -170,7 +174,7 @@ static void put_id_list(struct hf__sql *sql, const struct hf__plan *plan, size_t
 }
 
 /* A locking read of rows by id, with what is believed of them beside it. */
-static hf_status render_lock_list(struct hf__plan *plan, size_t n, bool pass_over, struct hf__rendered *out, hf_error *err)
+static hf_status render_lock_list(struct hf__plan *plan, size_t n, struct hf__rendered *out, hf_error *err)
 {
     struct hf__sql sql;
     begin(&sql, plan);
@@ -184,9 +188,9 @@ static hf_status render_lock_list(struct hf__plan *plan, size_t n, bool pass_ove
     else
         hf__sql_put(&sql, "NULL");
     hf__sql_put(&sql, " FROM ");
-    hf__sql_table(&sql, plan->table);
+    hf__put_table(&sql, plan);
     put_id_list(&sql, plan, n);
-    hf__sql_put(&sql, pass_over ? " FOR UPDATE SKIP LOCKED" : " FOR UPDATE");
+    hf__sql_put(&sql, " FOR UPDATE SKIP LOCKED");
     return keep(&sql, out, err);
 }
 
@@ -224,9 +228,7 @@ static hf_status render_lists(struct hf__plan *plan, hf_error *err)
     struct hf__statements *s = &plan->sql;
     for (size_t k = 0; k < HF__LISTS; k++) {
         size_t n = (size_t)1 << k;
-        hf_status status = render_lock_list(plan, n, false, &s->lock_list[k], err);
-        if (status == HF_OK)
-            status = render_lock_list(plan, n, true, &s->lock_list_free[k], err);
+        hf_status status = render_lock_list(plan, n, &s->lock_list[k], err);
         if (status == HF_OK)
             status = render_list_change(plan, n, put_ack, &s->ack_list[k], err);
         if (status == HF_OK)
@@ -288,7 +290,7 @@ static hf_status render_candidates(struct hf__plan *plan, size_t excluded, struc
     else
         hf__sql_put(&sql, "NULL");
     hf__sql_put(&sql, " FROM ");
-    hf__sql_table(&sql, plan->table);
+    hf__put_table(&sql, plan);
     hf__put_claimable(&sql, plan, &any);
     if (excluded) {
         hf__put_and(&sql, &any);
@@ -299,6 +301,8 @@ static hf_status render_candidates(struct hf__plan *plan, size_t excluded, struc
     hf__put_order(&sql, plan);
     hf__sql_put(&sql, " LIMIT ");
     hf__sql_bind(&sql, HF__P_LIMIT);
+    hf__sql_put(&sql, " OFFSET ");
+    hf__sql_bind(&sql, HF__P_OFFSET);
     return keep(&sql, out, err);
 }
 
@@ -349,7 +353,7 @@ static hf_status render_taken(struct hf__plan *plan, hf_error *err)
     hf__sql_put(&sql, "SELECT ");
     hf__put_columns(&sql, plan);
     hf__sql_put(&sql, " FROM ");
-    hf__sql_table(&sql, plan->table);
+    hf__put_table(&sql, plan);
     if (HF__HAS(plan, ATTEMPT))
         put_believed(&sql, plan);
     else
@@ -384,7 +388,7 @@ static hf_status render_keyless(struct hf__plan *plan, hf_error *err)
     hf__sql_put(&sql, "SELECT ");
     hf__sql_name(&sql, HF__COLUMN(plan, ID));
     hf__sql_put(&sql, " FROM ");
-    hf__sql_table(&sql, plan->table);
+    hf__put_table(&sql, plan);
     hf__put_unfinished(&sql, plan, &any);
     hf__put_groups(&sql, plan, &any);
     hf__put_due(&sql, plan, &any);
@@ -421,7 +425,7 @@ static hf_status render_pending(struct hf__plan *plan, hf_error *err)
     bool any = false;
     begin(&sql, plan);
     hf__sql_put(&sql, "SELECT 1 FROM ");
-    hf__sql_table(&sql, plan->table);
+    hf__put_table(&sql, plan);
     hf__put_unfinished(&sql, plan, &any);
     hf__put_groups(&sql, plan, &any);
     hf__put_due(&sql, plan, &any);
@@ -459,7 +463,7 @@ static hf_status render_count(struct hf__plan *plan, enum counted what, struct h
         hf__sql_put(&sql, "NULL");
     }
     hf__sql_put(&sql, " FROM ");
-    hf__sql_table(&sql, plan->table);
+    hf__put_table(&sql, plan);
     hf__put_groups(&sql, plan, &any);
     if (what == COUNT_PROCESSED) {
         hf__put_and(&sql, &any);

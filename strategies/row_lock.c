@@ -128,12 +128,35 @@ static hf_status settle(struct hf__plan *plan, struct hf__conn *conn, struct hf_
     return answer;
 }
 
+/* Looks at the row when nobody has it locked: while the old transaction lives, its commit may still take effect. *told: seen is what
+ * the row has become, or that it is gone. */
+static hf_status look(struct hf__plan *plan, struct hf__conn *conn, const struct hf__row *row, struct hf__seen *seen, bool *told,
+                      struct hf__deadline deadline, hf_error *err)
+{
+    hf_status status = hf__conn_begin(conn, HF__READ_COMMITTED, HF__IMMEDIATE, deadline, err);
+    if (status == HF_OK)
+        status = hf__read_row_with(plan, conn, &plan->sql.read_free, row, deadline, seen, err);
+    end(conn, deadline);
+    *told = status == HF_OK && seen->found;
+    if (status != HF_OK || *told)
+        return status;
+    status = hf__read_row(plan, conn, row, deadline, seen, err);
+    *told = status == HF_OK && !seen->found;
+    return status;
+}
+
 static hf_status resolve(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, struct hf__deadline deadline,
                          hf_error *err)
 {
     struct hf__seen seen;
-    hf_status status = hf__read_row(plan, conn, change->row, deadline, &seen, err);
-    if (status != HF_OK)
+    bool told = false;
+    unsigned attempt = 0;
+    hf_status status;
+    do {
+        status = look(plan, conn, change->row, &seen, &told, deadline, err);
+    } while (status == HF_OK && !told && hf__backoff(attempt++, deadline));
+    change->status = HF_UNKNOWN;
+    if (status != HF_OK || !told)
         return status;
     bool acks = change->action == HF__ACK || change->action == HF__REJECT;
     if (!seen.found || seen.processed)
