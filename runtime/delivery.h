@@ -15,8 +15,8 @@
  *  - Lease engine: one that is SETTLING is on `settling`, or when it waits for another try (`retrying`) on `again`, unless it is
  *    being renewed or sent.
  *  - While `renewing` is set the renewer owns the row's token: nobody sends a settle, and the delivery is on no settle list.
- *    The renewer passes it on when the renewal is answered. While `sent` is set the settler owns it, and it is not renewed; nor is
- *    it while `unseen` is set, because its token may be gone by our own settle.
+ *    The renewer passes it on when the renewal is answered. While it is being sent it is not renewed; nor is it while
+ *    `unseen` is set, because its token may be gone by our own settle.
  *  - The thread that moves it to SETTLING owns the checkout (held engine); in the lease engine the settler owns the row from then on.
  *  - `lost` means that the database said so, or the connection that held the row is gone: nothing is sent, nothing is reported as done.
  *  - A delivery is freed with its last reference. One belongs to the row until DONE, one to the worker while the handler runs,
@@ -58,7 +58,7 @@ struct hf_delivery {
     bool lost;
     bool leased; /* on the leases list */
     bool renewing;
-    bool sent;      /* a settle was sent, and in the lease engine is not known to have failed */
+    bool sent;      /* held: a settle was sent */
     bool uncertain; /* a settle was sent and its answer never came */
     bool unseen;    /* lease: and the row has not been looked at since */
     bool retrying;  /* lease: its place is on `again`, not on `settling` */

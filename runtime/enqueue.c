@@ -70,7 +70,7 @@ static void free_batch(struct batch *batch)
 static hf_status copy_jobs(const hf_job *jobs, struct batch *batch, hf_error *err)
 {
     size_t stride = jobs->size;
-    if (stride < offsetof(hf_job, null_payload) || stride % _Alignof(hf_job) != 0) {
+    if (stride < offsetof(hf_job, delay_ms) || stride % _Alignof(hf_job) != 0) {
         return hf__fail(err, HF_INVALID, "the first hf_job says that it has %zu bytes: start it with HF_JOB_INIT", stride);
     }
     for (size_t i = 0; i < batch->n; i++) {

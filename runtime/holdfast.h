@@ -160,14 +160,16 @@ HF_API const char *hf_delivery_key(const hf_delivery *d);     /* the rendered ke
 HF_API int64_t hf_delivery_lease_until_us(const hf_delivery *d); /* the expiry that it holds now; 0 if there is no lease */
 HF_API hf_subscription *hf_delivery_subscription(const hf_delivery *d);
 
-/* The delay of HF_RETRY_AFTER (ms, >= 0; longer than a thousand years counts as that), and the reason that retry, retry_after and reject write to last_error (copied, any
- * length: it is cut to the column; NULL clears). Before the settle, by the thread that runs the handler. */
+/* The delay of HF_RETRY_AFTER (ms, >= 0; longer than a thousand years counts as that), and the reason that retry, retry_after and
+ * reject write to last_error (copied, any length: it is cut to the column; NULL clears). Before the settle, by the thread that
+ * runs the handler. */
 HF_API void hf_delivery_set_delay(hf_delivery *d, int64_t delay_ms);
 HF_API HF_CHECKED hf_status hf_delivery_set_reason(hf_delivery *d, const char *reason, size_t len);
 
 /* Settles now and says how it went; what the handler returns afterwards is ignored. Blocks for the database.
  * HF_LEASE_LOST, HF_LOST: the row is not ours any more and nothing was changed. HF_UNKNOWN: a commit's answer never came.
- * HF_MISUSE: settled already, HF_DEFER, or called from the delivery's on_cancel callback. Within the handler, or after HF_DEFER from any thread, once. */
+ * HF_MISUSE: settled already, HF_DEFER, or called from the delivery's on_cancel callback. Within the handler, or after
+ * HF_DEFER from any thread, once. */
 HF_API hf_status hf_delivery_settle(hf_delivery *d, hf_outcome outcome, hf_error *err);
 
 typedef enum hf_cancel {

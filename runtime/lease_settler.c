@@ -57,7 +57,6 @@ static void put_off(struct hf_delivery *delivery, bool at_once)
     delivery->again_ns = hf__monotonic_ns() + (wait_ns < most_ns ? wait_ns : most_ns);
     subscription->count.settle_retries++;
     delivery->retrying = true;
-    delivery->sent = delivery->unseen;
     if (!delivery->unseen && !delivery->abandoned)
         hf__lease_watch(delivery, delivery->renew_ns);
     hf__lease_settle(delivery);
@@ -113,7 +112,6 @@ static struct hf_delivery *due_again(struct hf_subscription *subscription, int64
 static void add(struct group *group, struct hf_delivery *delivery)
 {
     hf__lease_unwatch(delivery);
-    delivery->sent = true;
     delivery->retrying = false;
     group->deliveries[group->n] = delivery;
     group->changes[group->n++] = hf__delivery_change(delivery);
@@ -188,8 +186,7 @@ static struct hf__deadline group_deadline(const struct hf_subscription *subscrip
 static void look(struct hf_subscription *subscription, struct hf__conn *conn, struct group *group)
 {
     struct hf__change *change = &group->changes[0];
-    hf_status status =
-        subscription->strategy->resolve(subscription->plan, conn, change, group_deadline(subscription, group), &group->err);
+    hf_status status = subscription->strategy->resolve(subscription->plan, conn, change, group_deadline(subscription, group), &group->err);
     if (status != HF_OK)
         change->status = HF_UNKNOWN;
 }

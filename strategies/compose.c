@@ -193,6 +193,18 @@ void hf__put_lease(struct hf__sql *sql, const struct hf__plan *plan)
     }
 }
 
+void hf__put_ack_set(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    bool any = false;
+    hf__sql_put(sql, " SET ");
+    hf__put_set(sql, &any, HF__COLUMN(plan, PROCESSED_AT));
+    hf__sql_bind(sql, HF__P_NOW);
+    if (!HF__HAS(plan, LOCKED_UNTIL))
+        return;
+    hf__put_set(sql, &any, HF__COLUMN(plan, LOCKED_UNTIL));
+    hf__sql_put(sql, "NULL");
+}
+
 void hf__put_ack(struct hf__sql *sql, const struct hf__plan *plan, const char *alias)
 {
     bool marks = HF__HAS(plan, PROCESSED_AT);
@@ -202,14 +214,6 @@ void hf__put_ack(struct hf__sql *sql, const struct hf__plan *plan, const char *a
         hf__sql_put(sql, " AS ");
         hf__sql_put(sql, alias);
     }
-    if (!marks)
-        return;
-    hf__sql_put(sql, " SET ");
-    bool any = false;
-    hf__put_set(sql, &any, HF__COLUMN(plan, PROCESSED_AT));
-    hf__sql_bind(sql, HF__P_NOW);
-    if (HF__HAS(plan, LOCKED_UNTIL)) {
-        hf__put_set(sql, &any, HF__COLUMN(plan, LOCKED_UNTIL));
-        hf__sql_put(sql, "NULL");
-    }
+    if (marks)
+        hf__put_ack_set(sql, plan);
 }

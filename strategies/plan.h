@@ -72,6 +72,7 @@ void hf__put_key_bytes(struct hf__sql *sql, const struct hf__plan *plan);
 void hf__put_set(struct hf__sql *sql, bool *any, const char *column);
 /* What a claim writes into a lease's row: the expiry and the count. */
 void hf__put_lease(struct hf__sql *sql, const struct hf__plan *plan);
+void hf__put_ack_set(struct hf__sql *sql, const struct hf__plan *plan); /* " SET processed_at = ..." */
 /* What an ack does to a row, up to its WHERE: DELETE FROM .. or UPDATE .. SET .. ; alias may be NULL. */
 void hf__put_ack(struct hf__sql *sql, const struct hf__plan *plan, const char *alias);
 

@@ -1,5 +1,6 @@
 /* Renders every statement of a plan, once, when its subscription opens. */
 #include <stdlib.h>
+#include <strings.h>
 
 #include "strategies/plan.h"
 
@@ -173,6 +174,21 @@ static void put_id_list(struct hf__sql *sql, const struct hf__plan *plan, size_t
     hf__sql_list(sql, HF__P_ID, n);
 }
 
+/* A change by a list of ids goes by their index, always: in a small table the optimizer would rather read all rows, and so wait for
+ * those that others have locked. */
+static void put_by_id(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    for (size_t i = 0; i < plan->relation.n_indexes; i++) {
+        const struct hf__index *index = &plan->relation.indexes[i];
+        if (!index->unique || index->n_columns != 1 || !index->columns[0] || strcasecmp(index->columns[0], HF__COLUMN(plan, ID)) != 0)
+            continue;
+        hf__sql_put(sql, " FORCE INDEX (");
+        hf__sql_name(sql, index->name);
+        hf__sql_put(sql, ")");
+        return;
+    }
+}
+
 /* A locking read of rows by id, with what is believed of them beside it. */
 static hf_status render_lock_list(struct hf__plan *plan, size_t n, struct hf__rendered *out, hf_error *err)
 {
@@ -189,11 +205,13 @@ static hf_status render_lock_list(struct hf__plan *plan, size_t n, struct hf__re
         hf__sql_put(&sql, "NULL");
     hf__sql_put(&sql, " FROM ");
     hf__put_table(&sql, plan);
+    put_by_id(&sql, plan);
     put_id_list(&sql, plan, n);
     hf__sql_put(&sql, " FOR UPDATE SKIP LOCKED");
     return keep(&sql, out, err);
 }
 
+/* A DELETE takes no index hint: there the order says it, and the limit, which is never reached. */
 static hf_status render_list_change(struct hf__plan *plan, size_t n, void (*put)(struct hf__sql *, const struct hf__plan *),
                                     struct hf__rendered *out, hf_error *err)
 {
@@ -201,18 +219,44 @@ static hf_status render_list_change(struct hf__plan *plan, size_t n, void (*put)
     begin(&sql, plan);
     put(&sql, plan);
     put_id_list(&sql, plan, n);
+    hf__sql_put(&sql, " ORDER BY ");
+    hf__sql_name(&sql, HF__COLUMN(plan, ID));
+    hf__sql_put(&sql, " LIMIT ");
+    hf__sql_number(&sql, (int64_t)n);
     return keep(&sql, out, err);
+}
+
+static void put_update_by_id(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    hf__sql_put(sql, "UPDATE ");
+    hf__put_table(sql, plan);
+    put_by_id(sql, plan);
 }
 
 static void put_ack(struct hf__sql *sql, const struct hf__plan *plan)
 {
+    if (HF__HAS(plan, PROCESSED_AT)) {
+        put_update_by_id(sql, plan);
+        hf__put_ack_set(sql, plan);
+        return;
+    }
     hf__put_ack(sql, plan, NULL);
 }
 
 static void put_lease(struct hf__sql *sql, const struct hf__plan *plan)
 {
-    put_update(sql, plan);
+    put_update_by_id(sql, plan);
+    hf__sql_put(sql, " SET ");
     hf__put_lease(sql, plan);
+}
+
+static void put_renewal_by_id(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    bool any = false;
+    put_update_by_id(sql, plan);
+    hf__sql_put(sql, " SET ");
+    hf__put_set(sql, &any, HF__COLUMN(plan, LOCKED_UNTIL));
+    hf__sql_bind(sql, HF__P_EXPIRY);
 }
 
 static void put_renewal(struct hf__sql *sql, const struct hf__plan *plan)
@@ -234,7 +278,7 @@ static hf_status render_lists(struct hf__plan *plan, hf_error *err)
         if (status == HF_OK)
             status = render_list_change(plan, n, put_lease, &s->lease_list[k], err);
         if (status == HF_OK)
-            status = render_list_change(plan, n, put_renewal, &s->renew_list[k], err);
+            status = render_list_change(plan, n, put_renewal_by_id, &s->renew_list[k], err);
         if (status != HF_OK)
             return status;
     }

@@ -240,9 +240,8 @@ static void test_sizes(void)
         size_t size;
         const void *payload;
         size_t payload_len;
-        bool null_payload;
         int64_t delay_ms;
-    } older[2] = {{sizeof older[0], "older 0", 7, false, 0}, {sizeof older[0], "older 1", 7, false, 0}};
+    } older[2] = {{sizeof older[0], "older 0", 7, 0}, {sizeof older[0], "older 1", 7, 0}};
     hf_error err = {0};
     HF_TEST_OK(hf_enqueue(place.runtime, place.table, &newer[0].job, 2, NULL, &err), &err);
     HF_TEST_OK(hf_enqueue(place.runtime, place.table, (const hf_job *)(const void *)older, 2, NULL, &err), &err);

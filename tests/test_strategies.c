@@ -749,6 +749,197 @@ static void test_processed(void)
             check_processed(databases[d], kind);
 }
 
+/* ---- what a breaker proved ---- */
+
+/* One row that someone has locked does not hold up, nor lose, the others of its group; it is settled when it is free. */
+static void check_locked_in_group(enum hf__database database)
+{
+    enum { N = 6 };
+    struct bed bed;
+    struct hf__row *rows[N];
+    struct hf__change changes[N] = {{0}};
+    if (database == HF__SQLITE)
+        return; /* no row locks */
+    open_bed(&bed, database, lease);
+    for (int i = 0; i < N; i++)
+        put(&bed, "x", NULL);
+    CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, N, rows), N);
+    HF_TEST_OK(hf__conn_begin(bed.other, HF__READ_COMMITTED, HF__IMMEDIATE, soon(), &bed.err), &bed.err);
+    HF_TEST_OK(hf__conn_exec(bed.other, hf_test_format("UPDATE %s SET payload = 'z' WHERE id = %s", bed.table_name, rows[2]->id_text),
+                             soon(), &bed.err),
+               &bed.err);
+    for (size_t i = 0; i < N; i++)
+        changes[i] = (struct hf__change){.row = rows[i], .action = HF__ACK};
+    int64_t before = hf_test_now_ms();
+    HF_TEST_OK(bed.strategy->settle(bed.plan, bed.conn, changes, N, soon(), &bed.err), &bed.err);
+    CU_ASSERT_TRUE(hf_test_now_ms() - before < 3000);
+    for (size_t i = 0; i < N; i++)
+        CU_ASSERT_EQUAL(changes[i].status, i == 2 ? HF_TRANSIENT : HF_OK);
+    HF_TEST_OK(hf__conn_rollback(bed.other, soon(), &bed.err), &bed.err);
+    CU_ASSERT_EQUAL(settle(&bed, bed.conn, rows[2], HF__ACK, 0, NULL), HF_OK);
+    CU_ASSERT_EQUAL(count_rows(&bed), 0);
+    for (size_t i = 0; i < N; i++)
+        hf__row_free(rows[i]);
+    close_bed(&bed);
+}
+
+static void test_locked_in_group(void)
+{
+    FOR_EACH_DATABASE(d) check_locked_in_group(databases[d]);
+}
+
+/* A renewal that was sent and not answered may take effect late: neither token is forgotten before that is known. */
+static void check_late_renewal(enum hf__database database)
+{
+    struct bed bed;
+    struct hf__row *row;
+    hf_status status;
+    if (database == HF__SQLITE)
+        return; /* a statement there has ended when its call has */
+    open_bed(&bed, database, lease);
+    put(&bed, "x", NULL);
+    CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, 1, &row), 1);
+    /* another session plays the renewal whose commit is slow */
+    char late[HF__TIME_TEXT];
+    row->other_token_us = row->token_us + 5000000;
+    hf__time_format(row->other_token_us, late);
+    HF_TEST_OK(hf__conn_begin(bed.other, HF__READ_COMMITTED, HF__IMMEDIATE, soon(), &bed.err), &bed.err);
+    HF_TEST_OK(hf__conn_exec(bed.other, hf_test_format("UPDATE %s SET locked_until = '%s'", bed.table_name, late), soon(), &bed.err),
+               &bed.err);
+    HF_TEST_OK(bed.strategy->renew(bed.plan, bed.conn, &row, 1, &status, soon(), &bed.err), &bed.err);
+    CU_ASSERT_EQUAL(status, HF_BUSY);
+    HF_TEST_OK(hf__conn_commit(bed.other, soon(), &bed.err), &bed.err);
+    CU_ASSERT_EQUAL(settle(&bed, bed.conn, row, HF__RETRY, 0, NULL), HF_OK);
+    hf__row_free(row);
+    CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, 1, &row), 1);
+    CU_ASSERT_EQUAL(settle(&bed, bed.conn, row, HF__ACK, 0, NULL), HF_OK);
+    hf__row_free(row);
+    close_bed(&bed);
+}
+
+static void test_late_renewal(void)
+{
+    FOR_EACH_DATABASE(d) check_late_renewal(databases[d]);
+}
+
+/* While the old session lives, its commit may still come: only then is it known what became of the row. */
+static void check_late_commit(enum hf__database database, size_t kind)
+{
+    struct bed bed;
+    struct hf__row *row;
+    if (!offered(database, kind) || kind == HF__LEASE || database == HF__SQLITE)
+        return;
+    open_bed(&bed, database, described[kind]);
+    put(&bed, "x", kind == HF__ADVISORY_LOCK ? "a" : NULL);
+    CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, 1, &row), 1);
+    struct hf__change change = {.row = row, .action = HF__ACK};
+    /* the row, or the key, is still held on bed.conn, as by a session whose commit is on its way */
+    HF_TEST_OK(bed.strategy->resolve(bed.plan, bed.other, &change, hf__after_ms(400), &bed.err), &bed.err);
+    CU_ASSERT_EQUAL(change.status, HF_UNKNOWN);
+    CU_ASSERT_EQUAL(settle(&bed, bed.conn, row, HF__ACK, 0, NULL), HF_OK);
+    HF_TEST_OK(bed.strategy->resolve(bed.plan, bed.other, &change, soon(), &bed.err), &bed.err);
+    CU_ASSERT_EQUAL(change.status, HF_OK);
+    CU_ASSERT_FALSE(bed.other->retire);
+    hf__row_free(row);
+    /* and when the old session is gone without having settled, that is known, too */
+    put(&bed, "y", kind == HF__ADVISORY_LOCK ? "a" : NULL);
+    CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, 1, &row), 1);
+    CU_ASSERT_EQUAL(settle(&bed, bed.conn, row, HF__GIVE_BACK, 0, NULL), HF_OK);
+    change = (struct hf__change){.row = row, .action = HF__ACK};
+    HF_TEST_OK(bed.strategy->resolve(bed.plan, bed.other, &change, soon(), &bed.err), &bed.err);
+    CU_ASSERT_EQUAL(change.status, HF_LOST);
+    hf__row_free(row);
+    close_bed(&bed);
+}
+
+static void test_late_commit(void)
+{
+    FOR_EACH_DATABASE(d)
+    for (size_t kind = 0; kind < 3; kind++)
+        check_late_commit(databases[d], kind);
+}
+
+/* However many keys are held elsewhere, what is free is found. */
+static void check_many_keys_held(enum hf__database database, size_t n)
+{
+    struct bed bed;
+    struct hf__row *row;
+    open_bed(&bed, database, advisory);
+    struct hf__conn *holder = hf_test_session(bed.url);
+    for (size_t i = 0; i < n; i++) {
+        put(&bed, "held", hf_test_format("k%zu", i));
+        hf_test_session_run(holder, database == HF__POSTGRES
+                                        ? hf_test_format("SELECT pg_advisory_lock(hashtextextended('accounts-k%zu', 0))", i)
+                                        : hf_test_format("DO GET_LOCK('holdfast.accounts-k%zu', 0)", i));
+    }
+    put(&bed, "free", "free");
+    CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, 1, &row), 1);
+    CU_ASSERT_STRING_EQUAL(row->key, "accounts-free");
+    CU_ASSERT_EQUAL(settle(&bed, bed.conn, row, HF__ACK, 0, NULL), HF_OK);
+    hf__row_free(row);
+    CU_ASSERT_EQUAL(claim(&bed, bed.conn, 1, &row), 0);
+    hf__conn_close(holder);
+    close_bed(&bed);
+}
+
+static void test_many_keys_held(void)
+{
+    check_many_keys_held(HF__POSTGRES, 300);
+    check_many_keys_held(HF__MYSQL, 300);
+}
+
+/* A table that inherits has rows in the same places, and with the same ids: they are not ours. */
+static void test_inheritance(void)
+{
+    for (size_t kind = 0; kind < 3; kind++) {
+        struct bed bed;
+        struct hf__row *row;
+        open_bed(&bed, HF__POSTGRES, described[kind]);
+        const char *child = hf_test_format("%s_child", bed.table_name);
+        hf_test_sql(bed.url, hf_test_format("CREATE TABLE %s () INHERITS (%s)", child, bed.table_name));
+        put(&bed, "parent's", kind == HF__ADVISORY_LOCK ? "a" : NULL);
+        hf_test_sql(bed.url, hf_test_format("INSERT INTO %s SELECT * FROM ONLY %s", child, bed.table_name));
+        CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, 1, &row), 1);
+        CU_ASSERT_EQUAL(hf_test_query_int(bed.url, hf_test_format("SELECT attempt FROM %s", child)), 1);
+        CU_ASSERT_EQUAL(settle(&bed, bed.conn, row, HF__ACK, 0, NULL), HF_OK);
+        hf__row_free(row);
+        CU_ASSERT_EQUAL(claim(&bed, bed.conn, 1, &row), 0);
+        CU_ASSERT_EQUAL(hf_test_query_int(bed.url, hf_test_format("SELECT COUNT(*) FROM ONLY %s", child)), 1);
+        hf_test_sql(bed.url, hf_test_format("DROP TABLE %s", child));
+        close_bed(&bed);
+    }
+}
+
+/* Ids that partitions share: refused aloud, never more rows than were asked for. */
+static void test_shared_ids(void)
+{
+    struct bed bed;
+    struct hf__row *rows[2];
+    size_t n = 0;
+    open_bed_with(&bed, HF__POSTGRES, lease, false);
+    hf_test_sql(bed.url,
+                hf_test_format(
+                    "CREATE TABLE %s (id bigint, part integer, payload bytea, attempt integer NOT NULL DEFAULT 1, retry_after timestamptz"
+                    " NOT NULL DEFAULT now(), locked_until timestamptz, last_error text, PRIMARY KEY (id, part)) PARTITION BY LIST (part)",
+                    bed.table_name));
+    for (int part = 0; part < 3; part++) {
+        hf_test_sql(bed.url,
+                    hf_test_format("CREATE TABLE %s_%d PARTITION OF %s FOR VALUES IN (%d)", bed.table_name, part, bed.table_name, part));
+        hf_test_sql(bed.url, hf_test_format("INSERT INTO %s (id, part) VALUES (1, %d), (%d, %d)", bed.table_name, part, 10 + part, part));
+    }
+    open_plan(&bed);
+    CU_ASSERT_EQUAL(bed.strategy->claim(bed.plan, bed.conn, 1, soon(), rows, &n, &bed.err), HF_DATABASE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(bed.err.message, "not unique"));
+    hf_test_sql(bed.url, hf_test_format("DELETE FROM %s WHERE id = 1", bed.table_name));
+    for (int i = 0; i < 3; i++) { /* ids that are unique work */
+        CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, 1, rows), 1);
+        CU_ASSERT_EQUAL(settle(&bed, bed.conn, rows[0], HF__ACK, 0, NULL), HF_OK);
+        hf__row_free(rows[0]);
+    }
+    CU_ASSERT_EQUAL(count_rows(&bed), 0);
+    close_bed(&bed);
+}
+
 int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {{"outcomes", test_outcomes},
@@ -768,6 +959,12 @@ int main(int argc, char **argv)
                            {"attempt at its limit", test_attempt_full},
                            {"reasons", test_reasons},
                            {"processed_at", test_processed},
+                           {"a locked row in a group", test_locked_in_group},
+                           {"a renewal that comes late", test_late_renewal},
+                           {"a commit that comes late", test_late_commit},
+                           {"many keys held elsewhere", test_many_keys_held},
+                           {"tables that inherit", test_inheritance},
+                           {"partitions that share ids", test_shared_ids},
                            CU_TEST_INFO_NULL};
     return hf_test_main(argc, argv, "strategies", tests);
 }
