@@ -174,8 +174,8 @@ static void put_id_list(struct hf__sql *sql, const struct hf__plan *plan, size_t
     hf__sql_list(sql, HF__P_ID, n);
 }
 
-/* A change by a list of ids goes by their index, always: in a small table the optimizer would rather read all rows, and so wait for
- * those that others have locked. */
+/* A change by a list of ids goes by their index: in a small table the optimizer would rather read all rows, and so wait for those that
+ * others have locked. (A DELETE takes no hint; when it fails of such a lock its rows go one by one.) */
 static void put_by_id(struct hf__sql *sql, const struct hf__plan *plan)
 {
     for (size_t i = 0; i < plan->relation.n_indexes; i++) {
@@ -211,7 +211,6 @@ static hf_status render_lock_list(struct hf__plan *plan, size_t n, struct hf__re
     return keep(&sql, out, err);
 }
 
-/* A DELETE takes no index hint: there the order says it, and the limit, which is never reached. */
 static hf_status render_list_change(struct hf__plan *plan, size_t n, void (*put)(struct hf__sql *, const struct hf__plan *),
                                     struct hf__rendered *out, hf_error *err)
 {
@@ -219,10 +218,6 @@ static hf_status render_list_change(struct hf__plan *plan, size_t n, void (*put)
     begin(&sql, plan);
     put(&sql, plan);
     put_id_list(&sql, plan, n);
-    hf__sql_put(&sql, " ORDER BY ");
-    hf__sql_name(&sql, HF__COLUMN(plan, ID));
-    hf__sql_put(&sql, " LIMIT ");
-    hf__sql_number(&sql, (int64_t)n);
     return keep(&sql, out, err);
 }
 
