@@ -204,7 +204,7 @@ static void greedy_in(struct hf_test_jobs *jobs, size_t workers, size_t pool)
     hf_runtime_options options = HF_RUNTIME_OPTIONS_INIT;
     size_t rows = 2 * workers;
     options.pool_size = pool;
-    options.statement_timeout_ms = 400;
+    options.statement_timeout_ms = 1500;
     parents = (struct parents){.jobs = jobs};
     parents.runtime = subscribed(jobs, workers, options, enqueues_a_child, &parents);
     hf_test_jobs_add(jobs, parents.runtime, rows);
