@@ -77,7 +77,7 @@ static void unlock_rows(struct hf__conn *session)
 
 /* ---- one locked row among the settles ---- */
 
-enum { ROWS = 20, LOCKED = 5 };
+enum { ROWS = 20, LOCKED = 5, LEASE_MS = 4000 };
 
 static hf_outcome one_second(hf_delivery *delivery, void *ctx)
 {
@@ -85,6 +85,20 @@ static hf_outcome one_second(hf_delivery *delivery, void *ctx)
     hf_test_sleep_ms(1000);
     hf_test_run_end(ctx, run);
     return HF_ACK;
+}
+
+static bool only_locked_left(void *jobs)
+{
+    return hf_test_jobs_count(jobs, "1 = 1") == 1;
+}
+
+/* While it waits for the locked row the settler gets to the outcomes that come after it. */
+static void another_meanwhile(struct hf_test_jobs *jobs, hf_runtime *runtime)
+{
+    CU_ASSERT(hf_test_wait_until(only_locked_left, jobs, 3000));
+    hf_test_jobs_add(jobs, runtime, 1);
+    await_runs(jobs, ROWS + 1);
+    CU_ASSERT(hf_test_wait_until(only_locked_left, jobs, 3000));
 }
 
 /* Returns how often the locked row ran. */
@@ -97,12 +111,15 @@ static size_t hold_one(struct hf_test_jobs *jobs, int64_t ms)
     await_runs(jobs, ROWS);
     hf_test_sleep_ms(500);
     struct hf__conn *session = lock_rows(jobs, hf_test_format("id = %d", LOCKED));
-    hf_test_sleep_ms(ms);
+    int64_t until_ms = hf_test_now_ms() + ms;
+    if (ms > LEASE_MS)
+        another_meanwhile(jobs, runtime);
+    hf_test_sleep_ms(until_ms > hf_test_now_ms() ? until_ms - hf_test_now_ms() : 0);
     unlock_rows(session);
     finish(runtime);
     HF_TEST_OK(hf_runtime_close(runtime), NULL);
     hf_test_no_overlap(jobs);
-    for (int64_t id = 1; id <= ROWS; id++)
+    for (int64_t id = 1; id <= (ms > LEASE_MS ? ROWS + 1 : ROWS); id++)
         if (id != LOCKED && hf_test_runs_of(jobs, id) != 1)
             hf_test_fail("row %d was locked, and row %d ran %zu times; log:\n%s", LOCKED, (int)id, hf_test_runs_of(jobs, id), jobs->log);
     CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, "1 = 1"), 0);
@@ -122,8 +139,8 @@ static void held_for_more_than_a_lease(struct hf_test_jobs *jobs)
 
 static void locked_row_costs_the_others_nothing(void)
 {
-    on(leases, 2, 4, held_for_less_than_a_lease);
-    on(leases, 2, 4, held_for_more_than_a_lease);
+    on(leases, 2, LEASE_MS / 1000, held_for_less_than_a_lease);
+    on(leases, 2, LEASE_MS / 1000, held_for_more_than_a_lease);
 }
 
 /* ---- a stop while leases run out ---- */
