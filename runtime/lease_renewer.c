@@ -147,7 +147,7 @@ static void answered(struct hf_delivery *delivery, hf_status status, int64_t sen
         hf__lease_settle(delivery);
     if (delivery->abandoned)
         return;
-    else if (status == HF_OK)
+    if (status == HF_OK)
         hf__lease_watch(delivery, sent_ns + subscription->lease_ns / 2);
     else
         put_off(delivery);
