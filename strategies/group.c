@@ -99,7 +99,7 @@ static void list_ids(struct group *group, const struct hf__value *ids, size_t n)
     group->args.n_many[HF__P_ID] = n;
 }
 
-/* A lock timeout undid the statement alone: the rows are locked by us, so each by its id waits for nobody. */
+/* Where there is no change of many: the rows are locked by us, so each by its id waits for nobody. */
 static hf_status change_matched(struct group *group, const struct hf__rendered *change, struct hf__rows *found, hf_error *err)
 {
     hf_status status = HF_OK;
@@ -136,9 +136,9 @@ static hf_status apply_list(struct group *group, const struct hf__rendered *chan
     }
     if (status == HF_OK && ours > 0) {
         list_ids(group, ids, ours);
-        status = hf__sql_run(group->conn, &change[hf__list_for(ours)], &group->args, &found, group->deadline, err);
-        if (status == HF_TRANSIENT && hf__conn_transaction(group->conn) == HF__TX_OPEN)
-            status = change_matched(group, &change[0], &found, err);
+        const struct hf__rendered *many = &change[hf__list_for(ours)];
+        status = many->text ? hf__sql_run(group->conn, many, &group->args, &found, group->deadline, err)
+                            : change_matched(group, &change[0], &found, err);
         if (status == HF_OK && found.matched != ours)
             status = hf__fail(err, HF_DATABASE, "table %s: %zu locked rows were to change and %zu did; is the id column unique?",
                               group->plan->table->display, ours, (size_t)found.matched);

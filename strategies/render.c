@@ -175,7 +175,7 @@ static void put_id_list(struct hf__sql *sql, const struct hf__plan *plan, size_t
 }
 
 /* A change by a list of ids goes by their index: in a small table the optimizer would rather read all rows, and so wait for those that
- * others have locked. (A DELETE takes no hint; when it fails of such a lock its rows go one by one.) */
+ * others have locked. */
 static void put_by_id(struct hf__sql *sql, const struct hf__plan *plan)
 {
     for (size_t i = 0; i < plan->relation.n_indexes; i++) {
@@ -228,14 +228,40 @@ static void put_update_by_id(struct hf__sql *sql, const struct hf__plan *plan)
     put_by_id(sql, plan);
 }
 
-static void put_ack(struct hf__sql *sql, const struct hf__plan *plan)
+/* A DELETE takes no index hint. The ids as a table that is read first make each row a look-up; that needs a type, so only integers go
+ * together, and other ids one by one. */
+static hf_status render_delete_list(struct hf__plan *plan, size_t n, struct hf__rendered *out, hf_error *err)
 {
-    if (HF__HAS(plan, PROCESSED_AT)) {
-        put_update_by_id(sql, plan);
-        hf__put_ack_set(sql, plan);
-        return;
+    struct hf__sql sql;
+    const struct hf__column *id = plan->role[HF__ROLE_ID];
+    if (n > 1 && id->kind != HF__COLUMN_INTEGER)
+        return HF_OK;
+    begin(&sql, plan);
+    if (n == 1) {
+        hf__put_ack(&sql, plan, NULL);
+        put_id_list(&sql, plan, 1);
+        return keep(&sql, out, err);
     }
-    hf__put_ack(sql, plan, NULL);
+    hf__sql_put(&sql, "DELETE t FROM (");
+    for (size_t i = 0; i < n; i++) {
+        hf__sql_put(&sql, i ? " UNION ALL SELECT CAST(" : "SELECT CAST(");
+        hf__sql_bind_nth(&sql, HF__P_ID, (unsigned)i);
+        hf__sql_put(&sql, id->is_unsigned ? " AS UNSIGNED)" : " AS SIGNED)");
+        if (i == 0)
+            hf__sql_put(&sql, " AS id");
+    }
+    hf__sql_put(&sql, ") AS i STRAIGHT_JOIN ");
+    hf__put_table(&sql, plan);
+    hf__sql_put(&sql, " AS t ON t.");
+    hf__sql_name(&sql, HF__COLUMN(plan, ID));
+    hf__sql_put(&sql, " = i.id");
+    return keep(&sql, out, err);
+}
+
+static void put_mark(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    put_update_by_id(sql, plan);
+    hf__put_ack_set(sql, plan);
 }
 
 static void put_lease(struct hf__sql *sql, const struct hf__plan *plan)
@@ -269,7 +295,8 @@ static hf_status render_lists(struct hf__plan *plan, hf_error *err)
         size_t n = (size_t)1 << k;
         hf_status status = render_lock_list(plan, n, &s->lock_list[k], err);
         if (status == HF_OK)
-            status = render_list_change(plan, n, put_ack, &s->ack_list[k], err);
+            status = HF__HAS(plan, PROCESSED_AT) ? render_list_change(plan, n, put_mark, &s->ack_list[k], err)
+                                                 : render_delete_list(plan, n, &s->ack_list[k], err);
         if (status == HF_OK)
             status = render_list_change(plan, n, put_lease, &s->lease_list[k], err);
         if (status == HF_OK)
