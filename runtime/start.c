@@ -22,16 +22,6 @@ static void log_findings(struct hf_runtime *runtime, const struct hf__findings *
             hf__log(runtime, HF_LOG_WARNING, "%s", findings->list[i].message);
 }
 
-static hf_status inspect(struct hf_subscription *subscription, struct hf__conn *conn, hf_error *err)
-{
-    struct hf__findings findings = {NULL, 0, 0};
-    hf_status status = hf__inspect(conn, subscription->table, hf__runtime_deadline(subscription->runtime), &findings, err);
-    if (status == HF_OK)
-        log_findings(subscription->runtime, &findings);
-    hf__findings_free(&findings);
-    return status;
-}
-
 static void log_offset(struct hf_subscription *subscription)
 {
     int64_t offset_us = hf__clock_host_offset_us(subscription->runtime->clock);
@@ -45,10 +35,12 @@ static void log_offset(struct hf_subscription *subscription)
 static hf_status open_subscription(struct hf_subscription *subscription, struct hf__conn *conn, hf_error *err)
 {
     struct hf_runtime *runtime = subscription->runtime;
-    struct hf__plan_options options = {subscription->options.groups, subscription->options.n_groups, runtime->clock};
+    struct hf__findings findings = {NULL, 0, 0};
+    struct hf__plan_options options = {subscription->options.groups, subscription->options.n_groups, runtime->clock, &findings};
     hf_status status = hf__plan_open(conn, subscription->table, &options, hf__runtime_deadline(runtime), &subscription->plan, err);
     if (status == HF_OK)
-        status = inspect(subscription, conn, err);
+        log_findings(runtime, &findings);
+    hf__findings_free(&findings);
     if (status != HF_OK)
         return status;
     subscription->strategy = hf__plan_strategy(subscription->plan);

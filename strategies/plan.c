@@ -116,20 +116,21 @@ static hf_status open_keys(struct hf__plan *plan, struct hf__conn *conn, struct 
     return status;
 }
 
-static hf_status refuse_faults(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, hf_error *err)
+static hf_status refuse_faults(struct hf__plan *plan, struct hf__conn *conn, struct hf__findings *wanted, struct hf__deadline deadline,
+                               hf_error *err)
 {
-    struct hf__findings findings = {0};
-    hf_status status = hf__inspect(conn, plan->table, deadline, &findings, err);
+    struct hf__findings own = {0}, *findings = wanted ? wanted : &own;
+    hf_status status = hf__inspect(conn, plan->table, deadline, findings, err);
     if (status == HF_OK)
-        status = hf__findings_first_error(&findings, err);
-    hf__findings_free(&findings);
+        status = hf__findings_first_error(findings, err);
+    hf__findings_free(&own);
     return status;
 }
 
 static hf_status fill(struct hf__plan *plan, struct hf__conn *conn, const struct hf__plan_options *options, struct hf__deadline deadline,
                       hf_error *err)
 {
-    hf_status status = refuse_faults(plan, conn, deadline, err);
+    hf_status status = refuse_faults(plan, conn, options->findings, deadline, err);
     if (status == HF_OK)
         status = hf__conn_describe(conn, plan->table->schema, plan->table->name, deadline, &plan->relation, err);
     if (status != HF_OK)

@@ -87,7 +87,8 @@ const struct hf__strategy *hf__strategy_of(enum hf__strategy_kind kind);
 struct hf__plan_options {
     const char *const *groups; /* the groups to read; n_groups 0: all */
     size_t n_groups;
-    struct hf__clock *clock; /* borrowed; outlives the plan */
+    struct hf__clock *clock;       /* borrowed; outlives the plan */
+    struct hf__findings *findings; /* receives what hf__inspect found, for the log; may be NULL */
 };
 
 /* Reads the catalogue, refuses what spec.md refuses (the first fault, see hf__inspect), renders the statements. Blocks. */

@@ -7,8 +7,8 @@
 #include "pool/deadline.h"
 
 const struct hf_test_kind hf_test_kinds[] = {
-    { HF__SQLITE, HF_LEASE },     { HF__SQLITE, HF_ADVISORY_LOCK },   { HF__POSTGRES, HF_ROW_LOCK }, { HF__POSTGRES, HF_LEASE },
-    { HF__POSTGRES, HF_ADVISORY_LOCK }, { HF__MYSQL, HF_ROW_LOCK }, { HF__MYSQL, HF_LEASE },   { HF__MYSQL, HF_ADVISORY_LOCK },
+    {HF__SQLITE, HF_LEASE},           {HF__SQLITE, HF_ADVISORY_LOCK}, {HF__POSTGRES, HF_ROW_LOCK}, {HF__POSTGRES, HF_LEASE},
+    {HF__POSTGRES, HF_ADVISORY_LOCK}, {HF__MYSQL, HF_ROW_LOCK},       {HF__MYSQL, HF_LEASE},       {HF__MYSQL, HF_ADVISORY_LOCK},
 };
 const size_t hf_test_n_kinds = sizeof hf_test_kinds / sizeof hf_test_kinds[0];
 
@@ -33,7 +33,7 @@ void hf_test_jobs_open(struct hf_test_jobs *jobs, struct hf_test_kind kind, int 
 
 void hf_test_jobs_open_keys(struct hf_test_jobs *jobs, struct hf_test_kind kind, int lease_seconds, size_t n_keys)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     const char *url = hf_test_url(kind.database);
     memset(jobs, 0, sizeof *jobs);
     pthread_mutex_init(&jobs->lock, NULL);
@@ -75,7 +75,7 @@ static void keep_log(void *ctx, hf_log_level level, const char *message)
 
 hf_runtime *hf_test_jobs_runtime(struct hf_test_jobs *jobs, const hf_runtime_options *options)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     hf_runtime_options mine = HF_RUNTIME_OPTIONS_INIT;
     hf_runtime *runtime = NULL;
     if (options)
@@ -88,7 +88,7 @@ hf_runtime *hf_test_jobs_runtime(struct hf_test_jobs *jobs, const hf_runtime_opt
 
 void hf_test_jobs_add(struct hf_test_jobs *jobs, hf_runtime *runtime, size_t n)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     hf_job *list = calloc(n, sizeof *list);
     hf_field *account = calloc(n, sizeof *account);
     CU_ASSERT_FATAL(list && account);
@@ -100,7 +100,7 @@ void hf_test_jobs_add(struct hf_test_jobs *jobs, hf_runtime *runtime, size_t n)
         if (jobs->n_keys == 0)
             continue;
         const char *key = hf_test_format("%zu", i % jobs->n_keys);
-        account[i] = (hf_field){ "account", key, strlen(key) };
+        account[i] = (hf_field){"account", key, strlen(key)};
         list[i].fields = &account[i];
         list[i].n_fields = 1;
     }
@@ -123,7 +123,7 @@ size_t hf_test_run_begin(struct hf_test_jobs *jobs, const hf_delivery *delivery)
     struct hf_test_run *runs = realloc(jobs->runs, jobs->n_runs * sizeof *runs);
     if (!runs)
         abort();
-    runs[run] = (struct hf_test_run){ id, hf_delivery_attempt(delivery), hf__monotonic_ns() / 1000, 0 };
+    runs[run] = (struct hf_test_run){id, hf_delivery_attempt(delivery), hf__monotonic_ns() / 1000, 0};
     jobs->runs = runs;
     pthread_mutex_unlock(&jobs->lock);
     return run;
@@ -176,7 +176,7 @@ size_t hf_test_n_runs(struct hf_test_jobs *jobs)
 
 double hf_test_stat(hf_runtime *runtime, const char *name)
 {
-    hf_error err = { .status = HF_OK };
+    hf_error err = {.status = HF_OK};
     hf_stats *stats = NULL;
     double value = 0;
     HF_TEST_OK(hf_stats_snapshot(runtime, &stats, &err), &err);
@@ -197,7 +197,24 @@ bool hf_test_logged(struct hf_test_jobs *jobs, const char *text)
 
 void hf_test_sleep_ms(int64_t ms)
 {
-    struct timespec span = { ms / 1000, ms % 1000 * 1000000 };
+    struct timespec span = {ms / 1000, ms % 1000 * 1000000};
     while (nanosleep(&span, &span) != 0)
         continue;
+}
+
+struct enough {
+    struct hf_test_jobs *jobs;
+    size_t n;
+};
+
+static bool enough_runs(void *arg)
+{
+    const struct enough *enough = arg;
+    return hf_test_n_runs(enough->jobs) >= enough->n;
+}
+
+void hf_test_wait_for_runs(struct hf_test_jobs *jobs, size_t n)
+{
+    struct enough enough = {jobs, n};
+    CU_ASSERT_FATAL(hf_test_wait_until(enough_runs, &enough, 10000));
 }

@@ -25,7 +25,7 @@ struct hf_test_jobs {
     const char *url, *name, *json; /* the description's text */
     hf_table *table;
     size_t n_keys; /* advisory lock: so many keys share the rows; 0: each row has its own */
-    char *log;       /* everything that the runtimes logged, a line each; guarded by lock */
+    char *log;     /* everything that the runtimes logged, a line each; guarded by lock */
     pthread_mutex_t lock;
     struct hf_test_run *runs;
     size_t n_runs;
@@ -50,6 +50,7 @@ void hf_test_run_end(struct hf_test_jobs *jobs, size_t run);
 void hf_test_no_overlap(struct hf_test_jobs *jobs);
 size_t hf_test_runs_of(struct hf_test_jobs *jobs, int64_t id);
 size_t hf_test_n_runs(struct hf_test_jobs *jobs);
+void hf_test_wait_for_runs(struct hf_test_jobs *jobs, size_t n); /* that began; fails after 10 s */
 /* The value of a number of hf_stats; fails when there is none. */
 double hf_test_stat(hf_runtime *runtime, const char *name);
 bool hf_test_logged(struct hf_test_jobs *jobs, const char *text);

@@ -57,23 +57,6 @@ static void kill_sessions(const struct hf_test_jobs *jobs)
     }
 }
 
-struct enough {
-    struct hf_test_jobs *jobs;
-    size_t n;
-};
-
-static bool enough_runs(void *arg)
-{
-    const struct enough *enough = arg;
-    return hf_test_n_runs(enough->jobs) >= enough->n;
-}
-
-static void wait_for_runs(struct hf_test_jobs *jobs, size_t n)
-{
-    struct enough enough = {jobs, n};
-    CU_ASSERT_FATAL(hf_test_wait_until(enough_runs, &enough, 10000));
-}
-
 /* ---- under a handler ---- */
 
 static atomic_int cancelled, settled;
@@ -98,7 +81,7 @@ static void lost_under_a_handler_on(struct hf_test_jobs *jobs)
     atomic_store(&cancelled, 0);
     hf_runtime *runtime = start(jobs, 2, first_waits);
     hf_test_jobs_add(jobs, runtime, 1);
-    wait_for_runs(jobs, 1);
+    hf_test_wait_for_runs(jobs, 1);
     kill_sessions(jobs);
     HF_TEST_OK(hf_runtime_wait_empty(runtime, 15000, &err), &err);
     CU_ASSERT_EQUAL(atomic_load(&cancelled), HF_CANCEL_LOST);

@@ -30,23 +30,6 @@ static hf_runtime *start(struct hf_test_jobs *jobs, size_t workers, size_t prefe
     return runtime;
 }
 
-struct enough {
-    struct hf_test_jobs *jobs;
-    size_t n;
-};
-
-static bool enough_runs(void *arg)
-{
-    const struct enough *enough = arg;
-    return hf_test_n_runs(enough->jobs) >= enough->n;
-}
-
-static void wait_for_runs(struct hf_test_jobs *jobs, size_t n)
-{
-    struct enough enough = {jobs, n};
-    CU_ASSERT_FATAL(hf_test_wait_until(enough_runs, &enough, 10000));
-}
-
 /* ---- drained in time ---- */
 
 static atomic_int stop_in_handler, close_in_handler;
@@ -65,7 +48,7 @@ static void drained_on(struct hf_test_jobs *jobs)
     hf_stop_report report = HF_STOP_REPORT_INIT;
     hf_runtime *runtime = start(jobs, 4, SIZE_MAX, two_seconds);
     hf_test_jobs_add(jobs, runtime, 10);
-    wait_for_runs(jobs, 4);
+    hf_test_wait_for_runs(jobs, 4);
     int64_t begin = hf_test_now_ms();
     HF_TEST_OK(hf_runtime_stop(runtime, 10000, &report, &err), &err);
     CU_ASSERT(hf_test_now_ms() - begin < 5000);
@@ -104,7 +87,7 @@ static void flagged_on(struct hf_test_jobs *jobs)
     atomic_store(&flagged, 0);
     hf_runtime *runtime = start(jobs, 3, 4, until_cancelled);
     hf_test_jobs_add(jobs, runtime, 8);
-    wait_for_runs(jobs, 3);
+    hf_test_wait_for_runs(jobs, 3);
     int64_t begin = hf_test_now_ms();
     HF_TEST_OK(hf_runtime_stop(runtime, 300, &report, &err), &err);
     int64_t took = hf_test_now_ms() - begin;
@@ -153,7 +136,7 @@ static void prefetched_on(struct hf_test_jobs *jobs)
     hf_runtime *runtime = start(jobs, 2, 6, a_moment); /* quick ones first, so that the time of a handler is known */
     hf_test_jobs_add(jobs, runtime, 40);
     CU_ASSERT_FATAL(hf_test_wait_until(some_ready, runtime, 10000));
-    wait_for_runs(jobs, 22);
+    hf_test_wait_for_runs(jobs, 22);
     HF_TEST_OK(hf_runtime_stop(runtime, 0, &report, &err), &err);
     HF_TEST_OK(hf_runtime_close(runtime), NULL);
     CU_ASSERT_EQUAL(jobs->n_runs, 22);
@@ -189,7 +172,7 @@ static void deaf_on(struct hf_test_jobs *jobs)
     atomic_store(&release, 0);
     hf_runtime *runtime = start(jobs, 2, SIZE_MAX, deaf);
     hf_test_jobs_add(jobs, runtime, 2);
-    wait_for_runs(jobs, 2);
+    hf_test_wait_for_runs(jobs, 2);
     HF_TEST_STATUS(hf_runtime_stop(runtime, 100, &report, &err), HF_TIMEOUT, &err);
     CU_ASSERT_EQUAL(report.running, 2);
     CU_ASSERT_EQUAL(hf_runtime_close(runtime), HF_BUSY);
@@ -246,7 +229,7 @@ static void forked_on(struct hf_test_jobs *jobs)
     hf_error err = {.status = HF_OK};
     hf_runtime *runtime = start(jobs, 1, 0, two_seconds);
     hf_test_jobs_add(jobs, runtime, 1);
-    wait_for_runs(jobs, 1);
+    hf_test_wait_for_runs(jobs, 1);
     pid_t child = fork();
     if (child == 0)
         _exit(hf_runtime_stop(runtime, 0, NULL, NULL) == HF_MISUSE && hf_runtime_close(runtime) == HF_MISUSE ? 0 : 1);
