@@ -82,13 +82,16 @@ typedef enum hf_outcome {
     HF_ACK,         /* done: the row is deleted, or marked in processed_at */
     HF_RETRY,       /* again, at once */
     HF_RETRY_AFTER, /* again, after hf_delivery_set_delay (or the subscription's backoff) counted from the settle */
-    HF_REJECT,      /* never again: as ack, with the reason in last_error where the row stays, else in the log */
+    HF_REJECT,      /* never again: to the dead letter, or without one as ack; the reason goes to last_error where a row stays */
     HF_DEFER        /* settled later with hf_delivery_settle, from any thread; the worker waits for that */
 } hf_outcome;
 
 /* Runs one delivery; blocks as long as it likes. The delivery is valid until it returns (after HF_DEFER: until it is settled).
  * Called from the subscription's worker threads, several at once. */
 typedef hf_outcome (*hf_handler)(hf_delivery *delivery, void *ctx);
+/* Runs up to `batch` deliveries of one claim, in claim order, and sets an outcome on each (hf_delivery_set_outcome); one that is left
+ * without counts as HF_RETRY_AFTER. The deliveries are valid until it returns, and settled together after it. */
+typedef void (*hf_batch_handler)(hf_delivery *const *deliveries, size_t n, void *ctx);
 
 typedef struct hf_subscription_options {
     size_t size;
@@ -103,16 +106,24 @@ typedef struct hf_subscription_options {
     int64_t retry_base_ms;      /* HF_RETRY_AFTER without a delay of its own: base * factor^(attempt-1), at most cap, */
     double retry_factor;        /* minus up to half at random; 0: 1,000 ms, 2.0, 300,000 ms */
     int64_t retry_cap_ms;
+    size_t batch; /* hf_subscribe_batch: the most rows that a handler gets at once; 0: 16. Row lock: one connection and one transaction
+                     for the batch; lease: none; advisory lock: one for each row, as many as are free at once */
+    bool transactional;         /* the handler writes through its delivery's own transaction, see hf_postgres_delivery and the like */
+    size_t handler_connections; /* how many connections each handler takes with hf_checkout at once: the pool is sized for them */
 } hf_subscription_options;
-#define HF_SUBSCRIPTION_OPTIONS_INIT                                         \
-    {                                                                        \
-        sizeof(hf_subscription_options), 0, 0, 0, NULL, 0, 0, false, 0, 0, 0 \
+#define HF_SUBSCRIPTION_OPTIONS_INIT                                                      \
+    {                                                                                     \
+        sizeof(hf_subscription_options), 0, 0, 0, NULL, 0, 0, false, 0, 0, 0, 0, false, 0 \
     }
 
 /* Adds a subscription; only before hf_runtime_start (HF_MISUSE after). The runtime owns *out (which may be NULL).
  * Errors: HF_INVALID, HF_UNSUPPORTED (a strategy that the database does not offer: the message says why and the ways out). */
 HF_API HF_CHECKED hf_status hf_subscribe(hf_runtime *runtime, const hf_table *table, const hf_subscription_options *options,
                                          hf_handler handler, void *ctx, hf_subscription **out, hf_error *err);
+
+/* The same for a handler that takes several rows at once. HF_INVALID with `transactional` and a batch above 1. */
+HF_API HF_CHECKED hf_status hf_subscribe_batch(hf_runtime *runtime, const hf_table *table, const hf_subscription_options *options,
+                                               hf_batch_handler handler, void *ctx, hf_subscription **out, hf_error *err);
 
 /* Connects, checks server, tables and cost, then starts the threads and claims. Blocks for the checks (each database call
  * within statement_timeout_ms). On an error nothing runs, and it may be called again. Errors: HF_UNREACHABLE, HF_DENIED,
@@ -156,8 +167,9 @@ HF_API const void *hf_delivery_payload(const hf_delivery *d,
                                        size_t *len);          /* exact bytes, NUL-terminated behind them; NULL if NULL or no such column */
 HF_API const char *hf_delivery_headers(const hf_delivery *d); /* NULL if NULL or no such column */
 HF_API const char *hf_delivery_group(const hf_delivery *d);   /* likewise */
-HF_API const char *hf_delivery_key(const hf_delivery *d);     /* the rendered key under advisory lock, else NULL */
-HF_API int64_t hf_delivery_lease_until_us(const hf_delivery *d); /* the expiry that it holds now; 0 if there is no lease */
+HF_API const char *hf_delivery_partition_key(const hf_delivery *d); /* likewise */
+HF_API const char *hf_delivery_key(const hf_delivery *d);           /* the rendered key under advisory lock, else NULL */
+HF_API int64_t hf_delivery_lease_until_us(const hf_delivery *d);    /* the expiry that it holds now; 0 if there is no lease */
 HF_API hf_subscription *hf_delivery_subscription(const hf_delivery *d);
 
 /* The delay of HF_RETRY_AFTER (ms, >= 0; longer than a thousand years counts as that), and the reason that retry, retry_after and
@@ -166,10 +178,14 @@ HF_API hf_subscription *hf_delivery_subscription(const hf_delivery *d);
 HF_API void hf_delivery_set_delay(hf_delivery *d, int64_t delay_ms);
 HF_API HF_CHECKED hf_status hf_delivery_set_reason(hf_delivery *d, const char *reason, size_t len);
 
+/* What becomes of a row of a batch; the last call before the batch handler returns counts. HF_DEFER is not for batches (HF_MISUSE), nor
+ * is this call for single deliveries (HF_MISUSE). */
+HF_API hf_status hf_delivery_set_outcome(hf_delivery *d, hf_outcome outcome);
+
 /* Settles now and says how it went; what the handler returns afterwards is ignored. Blocks for the database.
  * HF_LEASE_LOST, HF_LOST: the row is not ours any more and nothing was changed. HF_UNKNOWN: a commit's answer never came.
- * HF_MISUSE: settled already, HF_DEFER, or called from the delivery's on_cancel callback. Within the handler, or after
- * HF_DEFER from any thread, once. */
+ * HF_MISUSE: settled already, HF_DEFER, a delivery of a batch, or called from the delivery's on_cancel callback. Within the handler, or
+ * after HF_DEFER from any thread, once. */
 HF_API hf_status hf_delivery_settle(hf_delivery *d, hf_outcome outcome, hf_error *err);
 
 typedef enum hf_cancel {
@@ -184,6 +200,20 @@ HF_API hf_cancel hf_delivery_wait(hf_delivery *d, int64_t ms);
 /* Calls fn once when the delivery is cancelled (at once if it is already), from another thread, without any lock held; fn must
  * not block, nor settle the delivery. Set before the handler returns; NULL removes it and waits for a call in progress. */
 HF_API void hf_delivery_on_cancel(hf_delivery *d, void (*fn)(hf_delivery *d, hf_cancel why, void *ctx), void *ctx);
+
+/* ---- connections for handlers ------------------------------------------------------------------------------------------ */
+
+/* A connection of the pool, lent to its user (holdfast_postgres.h and the like give the native handle). The ledger accounts for it as
+ * `handler`. */
+typedef struct hf_connection hf_connection;
+
+/* Waits for a connection, at most timeout_ms (0: takes what is free). Give it back with hf_connection_return, on any thread, before the
+ * handler returns. Never deadlocks the pool: a handler that takes more than its subscription's handler_connections, or runs on a pool that
+ * is too small for them, does not wait (HF_BUSY, at once), and the last connections, with which rows are claimed, renewed and settled, are
+ * never lent. HF_TIMEOUT: none came free; HF_STOPPED after the stop. Any thread. */
+HF_API HF_CHECKED hf_status hf_checkout(hf_runtime *runtime, int64_t timeout_ms, hf_connection **out, hf_error *err);
+/* The session is reset (an open transaction rolled back) before anyone else gets it. NULL is allowed. */
+HF_API void hf_connection_return(hf_connection *connection);
 
 /* ---- enqueue --------------------------------------------------------------------------------------------------------- */
 
@@ -206,10 +236,12 @@ typedef struct hf_job {
     size_t n_fields;
     bool has_priority; /* false: the column's default */
     bool null_payload;
+    const char *partition_key; /* NULL: the column's default */
+    int64_t due_us;            /* due at this time (microseconds since 1970 UTC), instead of a delay; 0: no such time */
 } hf_job;
-#define HF_JOB_INIT                                                      \
-    {                                                                    \
-        sizeof(hf_job), NULL, 0, 0, NULL, NULL, 0, NULL, 0, false, false \
+#define HF_JOB_INIT                                                               \
+    {                                                                             \
+        sizeof(hf_job), NULL, 0, 0, NULL, NULL, 0, NULL, 0, false, false, NULL, 0 \
     }
 
 /* The ids of what was enqueued, as text, in the order of the jobs; hf_enqueued_free. */
@@ -256,6 +288,32 @@ typedef struct hf_counts {
         sizeof(hf_counts), 0, 0, 0, 0, 0, 0.0 \
     }
 HF_API HF_CHECKED hf_status hf_count(hf_runtime *runtime, const hf_table *table, hf_counts *out, hf_error *err);
+
+/* The same for each group, in the order of the groups. Owned: hf_group_counts_free. Without the group role: one entry, NULL. */
+typedef struct hf_group_counts hf_group_counts;
+HF_API HF_CHECKED hf_status hf_count_groups(hf_runtime *runtime, const hf_table *table, hf_group_counts **out, hf_error *err);
+HF_API size_t hf_group_counts_count(const hf_group_counts *counts);
+/* The group's name (NULL: rows without a group; lives as long as counts) and its counts. False past the end. */
+HF_API bool hf_group_counts_at(const hf_group_counts *counts, size_t i, const char **group, hf_counts *out);
+HF_API void hf_group_counts_free(hf_group_counts *counts);
+
+/* Which dead letters go back. All that is given must match; what is NULL or 0 does not matter. */
+typedef struct hf_requeue_options {
+    size_t size;
+    const char *const *ids; /* only these rows */
+    size_t n_ids;
+    const char *group;    /* dead_letter.table: only rows of this group */
+    const char *to_group; /* the group that they go back to. dead_letter.group needs it, because there the old group is not kept */
+} hf_requeue_options;
+#define HF_REQUEUE_OPTIONS_INIT                         \
+    {                                                   \
+        sizeof(hf_requeue_options), NULL, 0, NULL, NULL \
+    }
+/* Moves dead letters back to be run again: attempt 1, due now; each row is in exactly one place at every moment. Commits in pieces;
+ * *moved (may be NULL) is how many went back, also on an error. Wakes the table's subscriptions. Blocks for the database. HF_INVALID: the
+ * table has no dead letter, an id is not among them, or to_group is missing. */
+HF_API HF_CHECKED hf_status hf_requeue(hf_runtime *runtime, const hf_table *table, const hf_requeue_options *options, size_t *moved,
+                                       hf_error *err);
 
 /* Checks server, table, claim-order index, strategy and pool size, and finds all faults, not the first. Returns HF_OK if the check
  * could be made, whatever it found. workers 0: 4. Owned: hf_findings_free. */

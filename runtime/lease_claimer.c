@@ -54,6 +54,7 @@ static hf_status claim_rows(struct hf_subscription *subscription, struct batch *
                             hf_error *err)
 {
     struct hf__checkout *checkout;
+    struct hf__claim ask = {.limit = want};
     hf_status status = hf__pool_acquire(subscription->runtime->pool, HF__PURPOSE_CLAIM, hf__call_deadline(subscription), &checkout, err);
     if (status != HF_OK)
         return status;
@@ -61,7 +62,7 @@ static hf_status claim_rows(struct hf_subscription *subscription, struct batch *
     status = hf__claim_clock(subscription, conn, err);
     *sent_ns = hf__monotonic_ns();
     if (status == HF_OK && count_claim(subscription))
-        status = subscription->strategy->claim(subscription->plan, conn, want, hf__call_deadline(subscription), batch->rows, n, err);
+        status = subscription->strategy->claim(subscription->plan, conn, &ask, hf__call_deadline(subscription), batch->rows, n, err);
     hf__pool_release(checkout);
     if (status != HF_OK)
         *n = 0;

@@ -319,6 +319,7 @@ static void deliver(struct hf__worker *worker, struct claim *claim, struct hf_de
 static hf_status claim_row(struct hf_subscription *subscription, struct claim *claim, struct hf__row **row, hf_error *err)
 {
     struct hf__row *rows[1] = {NULL};
+    struct hf__claim ask = {.limit = 1};
     size_t n = 0;
     struct hf__conn *conn = hf__checkout_conn(claim->checkout);
     hf_status status = hf__claim_clock(subscription, conn, err);
@@ -329,7 +330,7 @@ static hf_status claim_row(struct hf_subscription *subscription, struct claim *c
     subscription->count.claims += !stopping;
     pthread_mutex_unlock(&subscription->lock);
     if (!stopping)
-        status = subscription->strategy->claim(subscription->plan, conn, 1, hf__call_deadline(subscription), rows, &n, err);
+        status = subscription->strategy->claim(subscription->plan, conn, &ask, hf__call_deadline(subscription), rows, &n, err);
     *row = status == HF_OK && n > 0 ? rows[0] : NULL;
     if (status == HF_OK && n == 0 && !stopping)
         status = hf__look_for_keyless(subscription, conn, err);

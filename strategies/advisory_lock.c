@@ -207,11 +207,11 @@ static hf_status search_round(struct search *search, bool *more)
     return status;
 }
 
-static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, size_t limit, struct hf__deadline deadline, struct hf__row **rows,
-                       size_t *n, hf_error *err)
+static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, struct hf__claim *ask, struct hf__deadline deadline,
+                       struct hf__row **rows, size_t *n, hf_error *err)
 {
     struct search search = {.plan = plan, .conn = conn, .deadline = deadline, .err = err};
-    (void)limit; /* a session holds one key */
+    (void)ask; /* a session holds one key */
     *n = 0;
     long held = hf__keys_list(plan->keys, search.excluded, HF__LIST_MAX);
     if (held < 0)

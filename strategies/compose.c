@@ -133,6 +133,7 @@ void hf__put_columns(struct hf__sql *sql, const struct hf__plan *plan)
     put_column_or_null(sql, plan, HF__ROLE_GROUP);
     put_column_or_null(sql, plan, HF__ROLE_HEADERS);
     put_column_or_null(sql, plan, HF__ROLE_PAYLOAD);
+    put_column_or_null(sql, plan, HF__ROLE_PARTITION_KEY);
     hf__sql_put(sql, ", ");
     if (plan->table->n_key > 0)
         hf__put_key(sql, plan);

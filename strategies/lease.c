@@ -86,8 +86,8 @@ static hf_status claim_in_two(struct hf__plan *plan, struct hf__conn *conn, stru
     return status;
 }
 
-static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, size_t limit, struct hf__deadline deadline, struct hf__row **rows,
-                       size_t *n, hf_error *err)
+static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, struct hf__claim *ask, struct hf__deadline deadline,
+                       struct hf__row **rows, size_t *n, hf_error *err)
 {
     struct hf__args args;
     struct hf__rows found;
@@ -96,13 +96,13 @@ static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, size_t limi
     *n = 0;
     hf__rows_init(&found);
     hf__plan_args(plan, &args, now_us);
-    args.one[HF__P_LIMIT] = hf__int((int64_t)limit);
+    args.one[HF__P_LIMIT] = hf__int((int64_t)ask->limit);
     args.one[HF__P_EXPIRY] = hf__time_us(expiry_us);
     hf_status status =
         one ? hf__sql_run(conn, &plan->sql.claim, &args, &found, deadline, err) : claim_in_two(plan, conn, &args, &found, deadline, err);
-    if (status == HF_OK && found.count > limit)
+    if (status == HF_OK && found.count > ask->limit)
         status = hf__fail(err, HF_DATABASE, "table %s: %zu rows were to be claimed and %zu were; the id column is not unique",
-                          plan->table->display, limit, found.count);
+                          plan->table->display, ask->limit, found.count);
     if (status == HF_OK)
         status = hf__rows_read(plan, &found, one ? 1 : 0, rows, err);
     if (status == HF_OK) {

@@ -86,7 +86,7 @@ void hf__args_row(const struct hf__plan *plan, struct hf__args *args, const stru
 int64_t hf__stored_attempt(const struct hf__plan *plan, const struct hf__row *row);
 
 /* A claimed row from the answer of a claim. attempt: how far the column read is ahead of the delivery (0 or 1). */
-#define HF__ROW_COLUMNS 8
+#define HF__ROW_COLUMNS 9
 struct hf__row *hf__row_read(const struct hf__plan *plan, const struct hf__rows *rows, size_t r, int64_t ahead);
 /* Reads all of them; on failure frees those that were made. */
 HF_CHECKED hf_status hf__rows_read(const struct hf__plan *plan, const struct hf__rows *rows, int64_t ahead, struct hf__row **out,

@@ -6,7 +6,7 @@
 
 #include "strategies/plan.h"
 
-enum { COLUMN_ID, COLUMN_ATTEMPT, COLUMN_PRIORITY, COLUMN_DUE, COLUMN_GROUP, COLUMN_HEADERS, COLUMN_PAYLOAD, COLUMN_KEY };
+enum { COLUMN_ID, COLUMN_ATTEMPT, COLUMN_PRIORITY, COLUMN_DUE, COLUMN_GROUP, COLUMN_HEADERS, COLUMN_PAYLOAD, COLUMN_PARTITION, COLUMN_KEY };
 
 static bool has_bytes(const struct hf__value *value)
 {
@@ -85,6 +85,7 @@ struct hf__row *hf__row_read(const struct hf__plan *plan, const struct hf__rows 
     row->group = keep(&cell[COLUMN_GROUP], &at);
     row->headers = keep(&cell[COLUMN_HEADERS], &at);
     row->payload = keep(&cell[COLUMN_PAYLOAD], &at);
+    row->partition = keep(&cell[COLUMN_PARTITION], &at);
     struct hf__value key = keep(&cell[COLUMN_KEY], &at);
     if (has_bytes(&key))
         row->key = (char *)(uintptr_t)key.s.data;

@@ -19,8 +19,8 @@ static void end(struct hf__conn *conn, struct hf__deadline deadline)
         conn->retire = true;
 }
 
-static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, size_t limit, struct hf__deadline deadline, struct hf__row **rows,
-                       size_t *n, hf_error *err)
+static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, struct hf__claim *ask, struct hf__deadline deadline,
+                       struct hf__row **rows, size_t *n, hf_error *err)
 {
     struct hf__args args;
     struct hf__rows found;
@@ -29,7 +29,7 @@ static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, size_t limi
     hf_status status = hf__conn_begin(conn, level_of(plan), HF__IMMEDIATE, deadline, err);
     if (status == HF_OK) {
         hf__plan_args(plan, &args, hf__clock_now_us(plan->clock));
-        args.one[HF__P_LIMIT] = hf__int((int64_t)limit);
+        args.one[HF__P_LIMIT] = hf__int((int64_t)ask->limit);
         status = hf__sql_run(conn, &plan->sql.claim, &args, &found, deadline, err);
     }
     if (status == HF_OK)

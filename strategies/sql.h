@@ -24,7 +24,13 @@ enum hf__param {
     HF__P_IDS,      /* PostgreSQL: arrays, one element a row */
     HF__P_TOKENS,
     HF__P_STOREDS,
-    HF__P_FIELD, /* many: the cells of an INSERT */
+    HF__P_FIELD,    /* many: the cells of an INSERT */
+    HF__P_DELAY,    /* of a row that is put back, in microseconds, where the database's clock counts */
+    HF__P_BUSY,     /* many (PostgreSQL: one array): partition keys that are in work here */
+    HF__P_HEADS,    /* FIFO: the group, or on PostgreSQL an array of groups, whose guard or head is meant */
+    HF__P_TABLE,    /* PostgreSQL: the table's quoted name, as a value */
+    HF__P_DEAD,     /* the dead letters' group */
+    HF__P_TO_GROUP, /* where dead letters go back to */
     HF__PARAMS
 };
 

@@ -17,7 +17,7 @@ struct hf__row {
     int64_t attempt;        /* the number of this delivery; 0: the table counts none */
     int64_t token_us;       /* lease: the expiry that this delivery holds */
     int64_t other_token_us; /* lease: a renewal was sent with this expiry and its answer never came; 0: none */
-    struct hf__value payload, headers, group;
+    struct hf__value payload, headers, group, partition;
     char *key;                 /* advisory lock: the rendered key */
     struct hf__value order[2]; /* priority and retry_after as read, for the claim order */
     void *memory;
@@ -41,29 +41,41 @@ struct hf__change {
     const char *reason; /* may be NULL; any bytes: cleaned and cut to the column */
     size_t reason_len;
     bool uncertain;   /* in: an earlier try may have taken effect (its answer never came) */
+    bool dead;        /* out, with HF_OK: the row went to the dead letter */
     hf_status status; /* out: HF_OK done; HF_LEASE_LOST, HF_LOST not ours any more, nothing changed; HF_UNKNOWN: ask resolve;
                          HF_TRANSIENT: not done, may be tried again while it is held; HF_DATABASE: this row's change was refused */
 };
+
+/* What a claim asks for, and what it says beside its rows. */
+struct hf__claim {
+    size_t limit;
+    const struct hf__value *busy; /* partition keys that are in work in this process: rows of them are left out */
+    size_t n_busy;                /* of more than HF__BUSY_MOST the last ones are not left out */
+    size_t buried;                /* out: rows that had used up max_attempts and went to the dead letter unrun */
+};
+#define HF__BUSY_MOST ((size_t)256)
 
 struct hf__strategy {
     size_t size;
     enum hf__strategy_kind kind;
     enum hf__purpose holds; /* the purpose of a connection while it holds a row (meaningless where the cost is 0) */
 
-    /* Claims up to limit due rows in claim order; rows[0..*n) are owned by the caller. *n = 0 with HF_OK: nothing is due.
+    /* Claims up to ask->limit due rows in claim order; rows[0..*n) are owned by the caller. *n = 0 with HF_OK: nothing is due (or all
+     * of it is held). Of a FIFO group the head alone, and nothing while a row of it is in work. A row past max_attempts goes to the
+     * dead letter instead.
      * Row lock: the transaction stays open on conn when *n > 0, and is ended when 0. Lease: committed on return.
      * Advisory: at most one row; its key is locked on conn's session (SQLite: in the process), no transaction is open.
      * An error never leaves anything claimed on the connection (what cannot be undone sets conn->retire, or ends with the lease),
      * and is never "no rows". HF_TRANSIENT: try again after a backoff. */
-    hf_status (*claim)(struct hf__plan *plan, struct hf__conn *conn, size_t limit, struct hf__deadline deadline, struct hf__row **rows,
-                       size_t *n, hf_error *err);
+    hf_status (*claim)(struct hf__plan *plan, struct hf__conn *conn, struct hf__claim *ask, struct hf__deadline deadline,
+                       struct hf__row **rows, size_t *n, hf_error *err);
 
-    /* Applies the outcomes; each change gets its own status. Returns HF_OK when every change has a final answer (even if some are
-     * HF_LEASE_LOST), else the first failure, with err. Row lock: commits (all of the rows that one claim took, together). Advisory
-     * (one row): settles, then unlocks; an unlock that is not confirmed sets conn->retire. Lease: any rows of the plan, many in one
-     * statement and one commit; one bad row never fails its neighbours. On HF_LOST and HF_TIMEOUT of the connection itself changes
-     * whose effect is not known read HF_UNKNOWN.
-     * Tries transient failures again by itself where the row is surely still held (within the deadline). */
+    /* Applies the outcomes. A reject, and a retry of a row that has used up max_attempts, go to the dead letter where there is one. Each
+     * change gets its own status. Returns HF_OK when every change has a final answer (even if some are HF_LEASE_LOST), else the first
+     * failure, with err. Row lock: commits (all of the rows that one claim took, together). Advisory (one row): settles, then unlocks; an
+     * unlock that is not confirmed sets conn->retire. Lease: any rows of the plan, many in one statement and one commit; one bad row never
+     * fails its neighbours. On HF_LOST and HF_TIMEOUT of the connection itself changes whose effect is not known read HF_UNKNOWN. Tries
+     * transient failures again by itself where the row is surely still held (within the deadline). */
     hf_status (*settle)(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *changes, size_t n, struct hf__deadline deadline,
                         hf_error *err);
 
@@ -108,6 +120,19 @@ HF_CHECKED hf_status hf__table_fits(const struct hf_table *table, enum hf__datab
 HF_CHECKED hf_status hf__inspect(struct hf__conn *conn, const struct hf_table *table, struct hf__deadline deadline,
                                  struct hf__findings *findings, hf_error *err);
 
+/* ---- transactional mode (strategies/transaction.c) ---- */
+/* Opens the delivery's own transaction for its handler. Row lock: a savepoint in the claim's transaction. Lease and advisory lock: a
+ * transaction on conn (advisory: the connection that holds the key), at the description's isolation or mode. */
+HF_CHECKED hf_status hf__transaction_open(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, hf_error *err);
+/* Takes back what the handler wrote; the row is held as before, and may be settled as without the mode. HF_LOST: the savepoint is gone
+ * (a deadlock, DDL, a COMMIT of the handler's): nothing may be settled, and conn->retire is set. */
+HF_CHECKED hf_status hf__transaction_undo(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, hf_error *err);
+/* Ack: commits the handler's writes and the settle together, or neither. The change's status as of settle; HF_LEASE_LOST and HF_LOST have
+ * rolled all back. Advisory: unlocks after it. HF_DATABASE with *undone set: the handler left its transaction failed; it was undone as by
+ * hf__transaction_undo and the row is still held. */
+HF_CHECKED hf_status hf__transaction_ack(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, bool *undone,
+                                         struct hf__deadline deadline, hf_error *err);
+
 /* Counts, for tools. -1: cannot be known from outside. */
 struct hf__counts {
     int64_t due, delayed, in_work, processed, dead;
@@ -115,6 +140,27 @@ struct hf__counts {
 };
 HF_CHECKED hf_status hf__plan_count(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, struct hf__counts *out,
                                     hf_error *err);
+/* The same for each group that has rows, in the order of the groups; group NULL: rows without one. Without the group role: one entry. */
+struct hf__group_counts {
+    char *group;
+    struct hf__counts counts;
+};
+HF_CHECKED hf_status hf__plan_count_groups(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline,
+                                           struct hf__group_counts **out, size_t *n, hf_error *err);
+void hf__group_counts_free(struct hf__group_counts *counts, size_t n);
+
+/* Moves dead letters back: attempt 1, due now, no lease. All that are given must match; what is NULL or 0 does not matter. Commits in
+ * pieces of a few hundred rows; *moved tells how many are back, also on an error. A dead-letter group does not keep the old group:
+ * to_group is needed there (HF_INVALID without), and group is HF_INVALID. An id that is no dead letter: HF_INVALID, naming it. */
+struct hf__requeue {
+    const char *const *ids;
+    size_t n_ids;
+    const char *group;    /* of a dead-letter table: only rows of this group */
+    const char *to_group; /* NULL: the group that the row has */
+};
+HF_CHECKED hf_status hf__plan_requeue(struct hf__plan *plan, struct hf__conn *conn, const struct hf__requeue *what,
+                                      struct hf__deadline deadline, size_t *moved, hf_error *err);
+
 /* A plain read: is any row of the subscription unfinished and due, or under a lease? */
 HF_CHECKED hf_status hf__plan_pending(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, bool *pending,
                                       hf_error *err);
@@ -133,10 +179,11 @@ struct hf__field {
     struct hf__value value; /* TEXT, BYTES or NULL */
 };
 struct hf__job {
-    const struct hf__value *payload; /* NULL: the column's default */
-    int64_t delay_us;                /* 0: the column's default */
-    const char *group, *headers;     /* NULL: the column's default */
-    const int64_t *priority;         /* NULL: the column's default */
+    const struct hf__value *payload;             /* NULL: the column's default */
+    int64_t delay_us;                            /* 0: the column's default */
+    int64_t due_us;                              /* instead of a delay: due at this time; 0: none */
+    const char *group, *headers, *partition_key; /* NULL: the column's default */
+    const int64_t *priority;                     /* NULL: the column's default */
     const struct hf__field *fields;
     size_t n_fields;
 };

@@ -42,6 +42,10 @@ void hf__table_free(struct hf_table *table)
     free(table->schema);
     free(table->name);
     free(table->display);
+    free(table->dead_group);
+    free(table->dead_table);
+    free(table->dead_schema);
+    free(table->dead_display);
     for (size_t i = 0; i < HF__ROLES; i++) {
         free(table->column[i]);
     }
@@ -77,7 +81,9 @@ static bool copy_key(const struct hf_table *from, struct hf_table *to)
 
 static bool copy_texts(const struct hf_table *from, struct hf_table *to)
 {
-    bool copied = copy_text(from->schema, &to->schema) && copy_text(from->name, &to->name) && copy_text(from->display, &to->display);
+    bool copied = copy_text(from->schema, &to->schema) && copy_text(from->name, &to->name) && copy_text(from->display, &to->display) &&
+                  copy_text(from->dead_group, &to->dead_group) && copy_text(from->dead_table, &to->dead_table) &&
+                  copy_text(from->dead_schema, &to->dead_schema) && copy_text(from->dead_display, &to->dead_display);
     for (size_t i = 0; copied && i < HF__ROLES; i++) {
         copied = copy_text(from->column[i], &to->column[i]);
     }
@@ -95,11 +101,19 @@ struct hf_table *hf__table_copy(const struct hf_table *table)
     copy->mode = table->mode;
     copy->mode_named = table->mode_named;
     copy->no_key_update = table->no_key_update;
+    copy->fifo = table->fifo;
+    copy->database_clock = table->database_clock;
+    copy->max_attempts = table->max_attempts;
     if (!copy_texts(table, copy) || !copy_key(table, copy)) {
         hf__table_free(copy);
         return NULL;
     }
     return copy;
+}
+
+bool hf__table_has_dead_letter(const struct hf_table *table)
+{
+    return table->dead_group != NULL || table->dead_table != NULL;
 }
 
 bool hf__table_has(const struct hf_table *table, enum hf__role role)

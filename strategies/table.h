@@ -50,6 +50,13 @@ struct hf_table {
     enum hf__sqlite_mode mode;
     bool mode_named;
     bool no_key_update; /* "lock": "no_key_update" */
+    bool fifo;
+    bool database_clock;  /* "clock": "database" */
+    int64_t max_attempts; /* 0: no limit */
+    char *dead_group;     /* where dead letters go: this group, */
+    char *dead_table;     /* or this table, in this schema; all NULL: there is no dead letter */
+    char *dead_schema;    /* NULL: the connection's own */
+    char *dead_display;   /* for messages: app.dead_jobs */
 };
 
 /* What hf_table_parse does (the public call in runtime/ forwards to it). */
@@ -58,6 +65,7 @@ HF_CHECKED hf_status hf__table_load(const char *path, struct hf_table **out, hf_
 struct hf_table *hf__table_copy(const struct hf_table *table); /* NULL when memory is out */
 void hf__table_free(struct hf_table *table);
 enum hf__strategy_kind hf__table_kind(const struct hf_table *table);
+bool hf__table_has_dead_letter(const struct hf_table *table);
 bool hf__table_has(const struct hf_table *table, enum hf__role role);
 /* Same schema (as written) and name: a commit to one wakes the subscriptions of the other. */
 bool hf__table_same(const struct hf_table *a, const struct hf_table *b);

@@ -1,6 +1,5 @@
 /* Reads a table description. Each key is a row of a table: its name, what its presence means for the rules, and the function that
- * reads its value. What does not go together is a table of rules, read after the keys, in order: contradictions come before what
- * this version does not have. */
+ * reads its value. What does not go together is a table of rules, read after the keys, in order. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -29,7 +28,8 @@ enum {
     HAS_DEAD_LETTER = HAS_SETTING(8),
     HAS_DEAD_GROUP = HAS_SETTING(9),
     HAS_DEAD_TABLE = HAS_SETTING(10),
-    HAS_NO_ROW_LOCK = HAS_SETTING(11) /* another strategy is chosen */
+    HAS_DEAD_SCHEMA = HAS_SETTING(11),
+    HAS_NO_ROW_LOCK = HAS_SETTING(12) /* another strategy is chosen */
 };
 
 struct reader {
@@ -414,6 +414,7 @@ static hf_status read_clock(struct reader *r, const struct key *key, json_t *val
     static const char *const words[] = {"host", "database"};
     size_t i = 0;
     hf_status status = read_word(r, key, value, words, LENGTH(words), &i);
+    r->table->database_clock = i == 1;
     r->has |= i == 1 ? HAS_DATABASE_CLOCK : 0;
     return status;
 }
@@ -423,7 +424,8 @@ static hf_status read_fifo(struct reader *r, const struct key *key, json_t *valu
     if (!json_is_boolean(value)) {
         return wrong_type(r, key, "true or false", value);
     }
-    r->has |= json_is_true(value) ? HAS_FIFO : 0;
+    r->table->fifo = json_is_true(value);
+    r->has |= r->table->fifo ? HAS_FIFO : 0;
     return HF_OK;
 }
 
@@ -436,17 +438,29 @@ static hf_status read_max_attempts(struct reader *r, const struct key *key, json
         return hf__fail(r->err, HF_INVALID, "\"%s\" must be at least 1, not %" JSON_INTEGER_FORMAT ": leave it out for no limit", key->name,
                         json_integer_value(value));
     }
+    r->table->max_attempts = json_integer_value(value);
     return HF_OK;
 }
 
-static hf_status read_place(struct reader *r, const struct key *key, json_t *value)
+static hf_status read_dead_group(struct reader *r, const struct key *key, json_t *value)
 {
-    return check_text(r, key, value);
+    return read_text(r, key, value, &r->table->dead_group);
+}
+
+static hf_status read_dead_table(struct reader *r, const struct key *key, json_t *value)
+{
+    return read_text(r, key, value, &r->table->dead_table);
+}
+
+static hf_status read_dead_schema(struct reader *r, const struct key *key, json_t *value)
+{
+    return read_text(r, key, value, &r->table->dead_schema);
 }
 
 static const struct key dead_letter_keys[] = {
-    {"group", HAS_DEAD_GROUP, read_place},
-    {"table", HAS_DEAD_TABLE, read_place},
+    {"group", HAS_DEAD_GROUP, read_dead_group},
+    {"table", HAS_DEAD_TABLE, read_dead_table},
+    {"schema", HAS_DEAD_SCHEMA, read_dead_schema},
 };
 static const struct section dead_letter = {"dead_letter.", "a key of \"dead_letter\"", dead_letter_keys, LENGTH(dead_letter_keys)};
 
@@ -456,6 +470,9 @@ static hf_status read_dead_letter(struct reader *r, const struct key *key, json_
     unsigned places = r->has & (HAS_DEAD_GROUP | HAS_DEAD_TABLE);
     if (status == HF_OK && (places == 0 || places == (HAS_DEAD_GROUP | HAS_DEAD_TABLE))) {
         return hf__fail(r->err, HF_INVALID, "\"%s\" must name either a \"group\" or a \"table\"", key->name);
+    }
+    if (status == HF_OK && (r->has & HAS_DEAD_SCHEMA) && !(r->has & HAS_DEAD_TABLE)) {
+        return hf__fail(r->err, HF_INVALID, "\"%s\": a \"schema\" goes with a \"table\", and there is none: leave it out", key->name);
     }
     return status;
 }
@@ -488,55 +505,41 @@ static const struct section settings = {"", "a key of a table description", sett
 
 struct rule {
     unsigned with, without; /* broken by a description that has all of the first and none of the second */
-    hf_status status;
     const char *message;
 };
 
-#define NOT_YET " is not in this version of holdfast: "
-
 static const struct rule rules[] = {
-    {HAS_ROLE(LOCKED_UNTIL) | HAS_ADVISORY_LOCK, 0, HF_INVALID,
+    {HAS_ROLE(LOCKED_UNTIL) | HAS_ADVISORY_LOCK, 0,
      "\"columns.locked_until\" (a lease) and \"advisory_lock\" are two ways to hold a row, and a table has one: leave one of them out"},
-    {HAS_ROLE(LOCKED_UNTIL) | HAS_DATABASE_CLOCK, 0, HF_INVALID,
+    {HAS_ROLE(LOCKED_UNTIL) | HAS_DATABASE_CLOCK, 0,
      "\"clock\": \"database\" does not go with \"columns.locked_until\": a lease's expiry is computed on the host, since every settle "
      "compares it: leave \"clock\" out, or \"columns.locked_until\""},
-    {HAS_FIFO | HAS_ADVISORY_LOCK, 0, HF_INVALID,
+    {HAS_FIFO | HAS_ADVISORY_LOCK, 0,
      "\"fifo\" does not go with \"advisory_lock\", since keys give no order: use a lease (\"columns.locked_until\") or row lock with "
      "\"fifo\", or, if only exclusion is needed, put the group's column into the key and leave \"fifo\" out"},
-    {HAS_FIFO, HAS_ROLE(GROUP), HF_INVALID,
+    {HAS_FIFO, HAS_ROLE(GROUP),
      "\"fifo\" needs \"columns.group\", since the order is kept within a group: describe the group's column, or leave \"fifo\" out"},
-    {HAS_FIFO | HAS_SNAPSHOT, 0, HF_INVALID,
+    {HAS_FIFO | HAS_SNAPSHOT, 0,
      "\"fifo\" does not go with \"isolation\": \"repeatable_read\" or \"serializable\": who is in work must be read after the group is "
      "guarded, and there the snapshot is older: leave \"isolation\" out, or \"fifo\""},
-    {HAS_MAX_ATTEMPTS, HAS_DEAD_LETTER, HF_INVALID,
+    {HAS_MAX_ATTEMPTS, HAS_DEAD_LETTER,
      "\"max_attempts\" needs \"dead_letter\", the place for rows that have used them up: add \"dead_letter\": {\"group\": ...} or "
      "{\"table\": ...}, or leave \"max_attempts\" out"},
-    {HAS_MAX_ATTEMPTS, HAS_ROLE(ATTEMPT), HF_INVALID,
+    {HAS_MAX_ATTEMPTS, HAS_ROLE(ATTEMPT),
      "\"max_attempts\" needs \"columns.attempt\", where attempts are counted: describe that column, or leave \"max_attempts\" out"},
-    {HAS_DEAD_GROUP, HAS_ROLE(GROUP), HF_INVALID,
+    {HAS_DEAD_GROUP, HAS_ROLE(GROUP),
      "\"dead_letter\" names a group, and the table has none: describe \"columns.group\", or name a \"table\" instead"},
-    {HAS_LEASE_SECONDS, HAS_ROLE(LOCKED_UNTIL), HF_INVALID,
+    {HAS_LEASE_SECONDS, HAS_ROLE(LOCKED_UNTIL),
      "\"lease_seconds\" needs \"columns.locked_until\", where a lease is written: describe that column, or leave \"lease_seconds\" out"},
-    {HAS_ISOLATION | HAS_NO_ROW_LOCK, 0, HF_INVALID,
-     "\"isolation\" is the level of the transaction that holds a row under row lock; with \"columns.locked_until\" or \"advisory_lock\" "
-     "no transaction stays open: leave \"isolation\" out"},
-    {HAS_LOCK | HAS_NO_ROW_LOCK, 0, HF_INVALID,
+    {HAS_LOCK | HAS_NO_ROW_LOCK, 0,
      "\"lock\" is how row lock locks a row; with \"columns.locked_until\" or \"advisory_lock\" no row stays locked: leave \"lock\" out"},
-    {HAS_ROLE(PARTITION_KEY), 0, HF_UNSUPPORTED,
-     "\"columns.partition_key\"" NOT_YET "leave it out, and rows run on any free worker, in no order among themselves"},
-    {HAS_FIFO, 0, HF_UNSUPPORTED, "\"fifo\": true" NOT_YET "leave it out, and rows of a group run side by side"},
-    {HAS_MAX_ATTEMPTS, 0, HF_UNSUPPORTED,
-     "\"max_attempts\"" NOT_YET "leave it out, and the handler decides by the attempt that it is given when to give up"},
-    {HAS_DEAD_LETTER, 0, HF_UNSUPPORTED, "\"dead_letter\"" NOT_YET "leave it out, and a rejected row ends as an acknowledged one does"},
-    {HAS_DATABASE_CLOCK, 0, HF_UNSUPPORTED,
-     "\"clock\": \"database\"" NOT_YET "leave it out, and times are the host's, corrected by the measured offset of the database's clock"},
 };
 
 static hf_status check_rules(struct reader *r)
 {
     for (size_t i = 0; i < LENGTH(rules); i++) {
         if ((r->has & rules[i].with) == rules[i].with && (r->has & rules[i].without) == 0) {
-            return hf__fail(r->err, rules[i].status, "%s", rules[i].message);
+            return hf__fail(r->err, HF_INVALID, "%s", rules[i].message);
         }
     }
     return HF_OK;
@@ -555,15 +558,35 @@ static hf_status check_required(struct reader *r)
 
 /* ---- the whole ---- */
 
-static hf_status make_display(struct reader *r)
+static hf_status make_name(struct reader *r, const char *schema, const char *name, char **out)
 {
-    struct hf_table *table = r->table;
-    const char *schema = table->schema == NULL ? "" : table->schema;
-    if (asprintf(&table->display, "%s%s%s", schema, table->schema == NULL ? "" : ".", table->name) < 0) {
-        table->display = NULL; /* undefined after a failure */
+    if (asprintf(out, "%s%s%s", schema == NULL ? "" : schema, schema == NULL ? "" : ".", name) < 0) {
+        *out = NULL; /* undefined after a failure */
         return hf__fail_memory(r->err);
     }
     return HF_OK;
+}
+
+/* The dead letters' table is in the table's own schema unless it names one. */
+static hf_status make_dead_display(struct reader *r)
+{
+    struct hf_table *table = r->table;
+    if (table->dead_table == NULL) {
+        return HF_OK;
+    }
+    if (table->dead_schema == NULL && table->schema != NULL) {
+        table->dead_schema = strdup(table->schema);
+        if (table->dead_schema == NULL) {
+            return hf__fail_memory(r->err);
+        }
+    }
+    return make_name(r, table->dead_schema, table->dead_table, &table->dead_display);
+}
+
+static hf_status make_display(struct reader *r)
+{
+    hf_status status = make_name(r, r->table->schema, r->table->name, &r->table->display);
+    return status == HF_OK ? make_dead_display(r) : status;
 }
 
 static hf_status read_all(struct reader *r, json_t *root)

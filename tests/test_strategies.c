@@ -91,7 +91,8 @@ static void put(struct bed *bed, const char *payload, const char *account)
 static size_t claim(struct bed *bed, struct hf__conn *conn, size_t limit, struct hf__row **rows)
 {
     size_t n = 0;
-    HF_TEST_OK(bed->strategy->claim(bed->plan, conn, limit, soon(), rows, &n, &bed->err), &bed->err);
+    struct hf__claim ask = {.limit = limit};
+    HF_TEST_OK(bed->strategy->claim(bed->plan, conn, &ask, soon(), rows, &n, &bed->err), &bed->err);
     return n;
 }
 
@@ -929,7 +930,8 @@ static void test_shared_ids(void)
         hf_test_sql(bed.url, hf_test_format("INSERT INTO %s (id, part) VALUES (1, %d), (%d, %d)", bed.table_name, part, 10 + part, part));
     }
     open_plan(&bed);
-    CU_ASSERT_EQUAL(bed.strategy->claim(bed.plan, bed.conn, 1, soon(), rows, &n, &bed.err), HF_DATABASE);
+    struct hf__claim ask = {.limit = 1};
+    CU_ASSERT_EQUAL(bed.strategy->claim(bed.plan, bed.conn, &ask, soon(), rows, &n, &bed.err), HF_DATABASE);
     CU_ASSERT_PTR_NOT_NULL(strstr(bed.err.message, "not unique"));
     hf_test_sql(bed.url, hf_test_format("DELETE FROM %s WHERE id = 1", bed.table_name));
     for (int i = 0; i < 3; i++) { /* ids that are unique work */
