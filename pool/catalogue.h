@@ -29,6 +29,7 @@ struct hf__column {
     bool nullable;
     bool has_default;
     bool generated; /* identity, auto-increment, rowid or a generated column: the database fills it */
+    bool computed;  /* a generated column: no value can be written to it */
 };
 
 struct hf__index {

@@ -16,7 +16,10 @@ extern const struct hf__driver hf__mysql_driver;
 /* wait_timeout bounds how long the locks of a host that died live on. Longer than a year is not to be had. */
 #define MAX_WAIT_SECONDS INT64_C(31536000)
 
-#define SQL_MODE "STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+/* NO_AUTO_VALUE_ON_ZERO: a row that is copied keeps its id, though it be 0. */
+#define SQL_MODE                                                                                              \
+    "STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,"     \
+    "NO_AUTO_VALUE_ON_ZERO"
 
 static bool has_transaction_isolation(const struct hf__server *server)
 {

@@ -131,10 +131,9 @@ static void set_kind(struct hf__column *column, const char *type)
 }
 
 /* MySQL writes DEFAULT_GENERATED where a default is an expression: the column is an ordinary one. */
-static bool is_generated(const char *extra)
+static bool is_computed(const char *extra)
 {
-    return strcasestr(extra, "auto_increment") != NULL || strcasestr(extra, "VIRTUAL") != NULL || strcasestr(extra, "STORED") != NULL ||
-           strcasestr(extra, "PERSISTENT") != NULL;
+    return strcasestr(extra, "VIRTUAL") != NULL || strcasestr(extra, "STORED") != NULL || strcasestr(extra, "PERSISTENT") != NULL;
 }
 
 /* MariaDB writes the word NULL where a column may be NULL and has no other default. */
@@ -152,7 +151,8 @@ static bool read_column(const struct question *question, const struct hf__rows *
     column->precision = (unsigned)number_of(rows, row, 6);
     column->nullable = is_yes(rows, row, 7);
     column->has_default = has_default(question, rows, row);
-    column->generated = is_generated(text_of(rows, row, 9));
+    column->computed = is_computed(text_of(rows, row, 9));
+    column->generated = column->computed || strcasestr(text_of(rows, row, 9), "auto_increment") != NULL;
     return copy_text(&column->name, text_of(rows, row, 1)) && copy_text(&column->type, text_of(rows, row, 3));
 }
 

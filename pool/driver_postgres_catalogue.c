@@ -85,7 +85,7 @@ static hf_status read_relation(const struct reading *reading, const char *schema
     " coalesce(c.typdefault, t.typdefault)"                                                                                     \
     " FROM chain c JOIN pg_catalog.pg_type t ON t.oid = c.typbasetype WHERE c.typtype = 'd')"                                   \
     " SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), t.typname::text, t.typcategory::text, c.typmod," \
-    " a.attnotnull OR c.typnotnull, a.atthasdef OR c.typdefault IS NOT NULL, " identity " OR " computed                         \
+    " a.attnotnull OR c.typnotnull, a.atthasdef OR c.typdefault IS NOT NULL, " identity " OR " computed ", " computed           \
     " FROM chain c JOIN pg_catalog.pg_attribute a ON a.attrelid = $1::bigint::oid AND a.attnum = c.attnum"                      \
     " JOIN pg_catalog.pg_type t ON t.oid = c.oid WHERE c.typtype <> 'd' ORDER BY a.attnum"
 
@@ -135,6 +135,7 @@ static hf_status keep_column(const struct hf__rows *rows, size_t row, struct hf_
     set_type(column, text_at(rows, row, 2), text_at(rows, row, 3)[0], number_at(rows, row, 4));
     column->nullable = !true_at(rows, row, 5);
     column->generated = true_at(rows, row, 7);
+    column->computed = true_at(rows, row, 8);
     column->has_default = true_at(rows, row, 6) && !column->generated;
     return HF_OK;
 }

@@ -120,7 +120,8 @@ static bool fill_column(struct hf__column *column, const struct hf__value *cells
     column->precision = column->kind == HF__COLUMN_TIME ? 6 : 0;
     column->nullable = !is_true(&cells[2]);
     column->has_default = is_true(&cells[3]);
-    column->generated = is_true(&cells[4]);
+    column->computed = is_true(&cells[4]);
+    column->generated = column->computed;
     return true;
 }
 

@@ -10,7 +10,7 @@ static void call_back(struct hf_delivery *delivery, hf_cancel why)
     delivery->calling = true;
     delivery->caller = pthread_self();
     pthread_mutex_unlock(&subscription->lock);
-    const struct hf_runtime *before = hf__mark_handler(subscription->runtime);
+    const struct hf_subscription *before = hf__mark_handler(subscription);
     fn(delivery, why, ctx);
     (void)hf__mark_handler(before);
     pthread_mutex_lock(&subscription->lock);

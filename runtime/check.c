@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/runtime.h"
-#include "strategies/cost.h"
+#include "runtime/subscription.h"
 #include "strategies/findings.h"
 #include "strategies/strategy.h"
 
@@ -38,10 +37,19 @@ struct hf_findings {
     struct hf__findings found;
 };
 
-static struct hf__cost_input cost_input(const struct hf_runtime *runtime, const struct hf_table *table, size_t workers)
+/* A subscription that is all defaults, but for its workers. */
+static hf_subscription_options options_of(size_t workers)
 {
-    return (struct hf__cost_input){
-        .kind = hf__table_kind(table), .database = runtime->url->database, .workers = workers ? workers : DEFAULT_WORKERS};
+    hf_subscription_options options = HF_SUBSCRIPTION_OPTIONS_INIT;
+    options.workers = workers;
+    return options;
+}
+
+static struct hf__cost_input cost_input(const struct hf_runtime *runtime, const struct hf_table *table, hf_subscription_options options)
+{
+    if (options.workers == 0)
+        options.workers = options.transactional && runtime->url->database == HF__SQLITE ? 1 : DEFAULT_WORKERS;
+    return hf__cost_input_for(runtime, table, &options);
 }
 
 static hf_status check_pool(const struct hf_runtime *runtime, const struct hf__cost_input *input, struct hf__findings *findings)
@@ -71,7 +79,7 @@ struct check {
 static hf_status check(struct hf_runtime *runtime, struct hf__conn *conn, const struct hf_table *table, void *ctx, hf_error *err)
 {
     const struct check *check = ctx;
-    struct hf__cost_input input = cost_input(runtime, table, check->workers);
+    struct hf__cost_input input = cost_input(runtime, table, options_of(check->workers));
     hf_status status = hf__inspect(conn, table, hf__runtime_deadline(runtime), check->findings, err);
     if (status == HF_OK && check_pool(runtime, &input, check->findings) != HF_OK) {
         status = hf__fail_memory(err);
@@ -148,14 +156,23 @@ static hf_status write_out(void *out, const void *from, size_t size, const char 
 
 hf_status hf_cost_of(hf_runtime *runtime, const hf_table *table, size_t workers, hf_cost *out, hf_error *err)
 {
+    hf_subscription_options options = options_of(workers);
+    return hf_cost_for(runtime, table, &options, out, err);
+}
+
+hf_status hf_cost_for(hf_runtime *runtime, const hf_table *table, const hf_subscription_options *options, hf_cost *out, hf_error *err)
+{
+    hf_subscription_options filled = HF_SUBSCRIPTION_OPTIONS_INIT;
     hf_status status = hf__runtime_usable(runtime, err);
+    if (status == HF_OK && options)
+        status = hf__copy_options(&filled, sizeof filled, options, "hf_subscription_options", err);
     if (status != HF_OK) {
         return status;
     }
     if (!table) {
         return hf__fail(err, HF_INVALID, "the table is NULL");
     }
-    struct hf__cost_input input = cost_input(runtime, table, workers);
+    struct hf__cost_input input = cost_input(runtime, table, filled);
     struct hf__cost cost = hf__cost_of(&input);
     hf_cost answer = {
         .held_per_delivery = (double)cost.held_per_delivery,
@@ -169,7 +186,7 @@ hf_status hf_cost_of(hf_runtime *runtime, const hf_table *table, size_t workers,
         .minimum = cost.minimum,
         .pool_size = cost.pool_size,
     };
-    return write_out(out, &answer, sizeof answer, "hf_cost_of", err);
+    return write_out(out, &answer, sizeof answer, "hf_cost", err);
 }
 
 /* ---- the counts ---- */

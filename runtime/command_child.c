@@ -126,13 +126,14 @@ static void stop(struct hf__child *child, int64_t grace_ms)
     }
 }
 
-static void wait_for(struct hf__child *child, int64_t grace_ms)
+static void wait_for(struct hf__child *child, const struct hf__child_request *request)
 {
-    while (!child->ended && !child->stop) {
-        hf__cond_wait(&child->changed, &lock, hf__never());
+    struct hf__deadline limit = request->limit_ms > 0 ? hf__after_ms(request->limit_ms) : hf__never();
+    while (!child->ended && !child->stop && hf__cond_wait(&child->changed, &lock, limit)) {
     }
     if (!child->ended) {
-        stop(child, grace_ms);
+        child->timed_out = !child->stop;
+        stop(child, request->grace_ms);
     }
 }
 
@@ -151,7 +152,7 @@ static int run(struct hf__child *child, const struct hf__child_request *request,
     LIST_INSERT_HEAD(&running, child, link);
     n_spawned++;
     pthread_cond_signal(&spawned);
-    wait_for(child, request->grace_ms);
+    wait_for(child, request);
     LIST_REMOVE(child, link);
     hf__guard_remove(child->pid);
     return 0;

@@ -16,8 +16,9 @@ struct hf__child {
     pid_t pid;              /* and its process group's number; 0: not running */
     bool ended;             /* and reaped */
     bool stop;
-    int status;   /* after the run: as waitpid gives it */
-    bool stopped; /* after the run: it was told to stop before it had ended, or was not even started for that */
+    int status;     /* after the run: as waitpid gives it */
+    bool stopped;   /* after the run: it was told to stop before it had ended, or was not even started for that */
+    bool timed_out; /* and that for its time limit */
 };
 
 struct hf__child_request {
@@ -26,6 +27,7 @@ struct hf__child_request {
     const void *input; /* what it reads from standard input, exact */
     size_t input_len;
     int64_t grace_ms; /* between SIGTERM and SIGKILL when it is stopped */
+    int64_t limit_ms; /* it is stopped when it runs longer; 0: no limit */
 };
 
 /* Once, before the first command and in a process whose only children are these: from now on every child, and every orphan that a

@@ -1,8 +1,8 @@
 /* What the subcommands share: the database and the table that they are pointed at, numbers, messages, exit statuses. */
 #include "runtime/command_common.h"
 
+#include <ctype.h>
 #include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -222,17 +222,41 @@ size_t hf__option_size(const struct argp_state *state, const char *option, const
     return (size_t)value;
 }
 
+int64_t hf__option_int(const struct argp_state *state, const char *option, const char *arg)
+{
+    char *end = NULL;
+    errno = 0;
+    long long value = strtoll(arg, &end, 10);
+    if (end == arg || *end || isspace((unsigned char)*arg) || errno != 0) {
+        argp_error(state, "%s takes a whole number of 64 bits, not \"%s\"", option, arg);
+    }
+    return value;
+}
+
 int64_t hf__option_seconds_ms(const struct argp_state *state, const char *option, const char *arg, bool zero_allowed)
 {
-    static const double limit = 1e9;
     char *end = NULL;
+    int64_t ms = 0;
     double seconds = strtod(arg, &end);
-    bool is_number = end != arg && !*end && isfinite(seconds);
-    if (!is_number || seconds < 0 || seconds > limit || (seconds <= 0 && !zero_allowed)) {
+    bool is_number = end != arg && !*end && hf__seconds_ms(seconds, &ms);
+    if (!is_number || (ms == 0 && !zero_allowed)) {
         argp_error(state, "%s takes seconds from 0 to 1000000000 (a fraction is allowed%s), not \"%s\"", option,
                    zero_allowed ? "" : ", 0 is not", arg);
     }
-    double ms = seconds * 1000;
-    int64_t whole = (int64_t)ms;
-    return (double)whole < ms ? whole + 1 : whole;
+    return ms;
+}
+
+char *hf__number_text(uint64_t number, char out[HF__NUMBER_TEXT])
+{
+    char plain[HF__NUMBER_TEXT];
+    size_t n = (size_t)snprintf(plain, sizeof plain, "%llu", (unsigned long long)number);
+    char *at = out;
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0 && (n - i) % 3 == 0) {
+            *at++ = ',';
+        }
+        *at++ = plain[i];
+    }
+    *at = '\0';
+    return out;
 }

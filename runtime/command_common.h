@@ -45,8 +45,18 @@ int hf__command_print_json(json_t *object);
 void hf__command_parse(const struct argp *argp, const char *name, int argc, char **argv, void *input);
 /* The number behind an option; wrong usage if it is none, or not within the limits. */
 size_t hf__option_size(const struct argp_state *state, const char *option, const char *arg, size_t min, size_t max);
+int64_t hf__option_int(const struct argp_state *state, const char *option, const char *arg);
 /* Seconds with a fraction, as milliseconds, rounded up. */
 int64_t hf__option_seconds_ms(const struct argp_state *state, const char *option, const char *arg, bool zero_allowed);
+
+/* Seconds with a fraction as milliseconds, rounded up. False unless they lie between 0 and 1e9. */
+bool hf__seconds_ms(double seconds, int64_t *ms);
+/* ISO 8601, with a time of day; without a zone it is UTC. Microseconds since 1970, rounded up. False: it is none, or not after 1970. */
+bool hf__time_from_text(const char *text, int64_t *us);
+#define HF__TIME_WANTED "a time after 1970, such as 2031-12-31T23:59:59Z"
+/* "1,234,567". Returns out. */
+#define HF__NUMBER_TEXT 28
+char *hf__number_text(uint64_t number, char out[HF__NUMBER_TEXT]);
 
 /* Blanks the passwords of URLs out of the argument list, where `ps` shows them, and remembers what stood there. */
 bool hf__arguments_hide(int argc, char **argv);
@@ -58,5 +68,6 @@ int hf__command_check(int argc, char **argv);
 int hf__command_enqueue(int argc, char **argv);
 int hf__command_work(int argc, char **argv);
 int hf__command_stats(int argc, char **argv);
+int hf__command_requeue(int argc, char **argv);
 
 #endif

@@ -37,10 +37,10 @@ static hf_outcome not_started(hf_delivery *delivery, const char *what, int error
 }
 
 /* A command that was told to stop may end with 0 for that alone, so its status says nothing. */
-static hf_outcome outcome_of_stopped(hf_delivery *delivery, const struct hf__work *work)
+static hf_outcome outcome_of_stopped(hf_delivery *delivery, const struct hf__work *work, bool timed_out)
 {
     char reason[HF__CHILD_TEXT];
-    if (hf_delivery_cancelled(delivery) == HF_CANCEL_TIMEOUT) {
+    if (timed_out || hf_delivery_cancelled(delivery) == HF_CANCEL_TIMEOUT) {
         snprintf(reason, sizeof reason, "stopped after %g s", (double)work->timeout_ms / 1000);
         set_reason(delivery, reason);
         return HF_RETRY_AFTER;
@@ -65,7 +65,7 @@ static hf_outcome outcome_of(hf_delivery *delivery, int status)
 
 static hf_outcome run_command(hf_delivery *delivery, const struct hf__work *work, struct hf__child *child)
 {
-    struct hf__child_request request = {.command = work->command, .grace_ms = GRACE_MS};
+    struct hf__child_request request = {.command = work->command, .grace_ms = GRACE_MS, .limit_ms = work->limit_ms};
     char **environment = hf__environment_make(work->environment, delivery);
     if (!environment) {
         return not_started(delivery, "the command's environment could not be made", ENOMEM);
@@ -77,19 +77,41 @@ static hf_outcome run_command(hf_delivery *delivery, const struct hf__work *work
     if (error) {
         return not_started(delivery, "the command could not be started", error);
     }
-    return child->stopped ? outcome_of_stopped(delivery, work) : outcome_of(delivery, child->status);
+    return child->stopped ? outcome_of_stopped(delivery, work, child->timed_out) : outcome_of(delivery, child->status);
 }
 
-hf_outcome hf__work_handle(hf_delivery *delivery, void *ctx)
+/* *goes_back: the command was stopped with its worker, and says nothing of its job. */
+static hf_outcome handle(hf_delivery *delivery, const struct hf__work *work, bool *goes_back)
 {
     struct hf__child child;
+    *goes_back = false;
     int error = hf__child_init(&child);
     if (error) {
         return not_started(delivery, "the command could not be watched", error);
     }
     hf_delivery_on_cancel(delivery, cancelled, &child);
-    hf_outcome outcome = run_command(delivery, ctx, &child);
+    hf_outcome outcome = run_command(delivery, work, &child);
     hf_delivery_on_cancel(delivery, NULL, NULL);
+    *goes_back = child.stopped && outcome == HF_RETRY;
     hf__child_destroy(&child);
     return outcome;
+}
+
+hf_outcome hf__work_handle(hf_delivery *delivery, void *ctx)
+{
+    bool goes_back;
+    return handle(delivery, ctx, &goes_back);
+}
+
+/* One command after the other. A row that is cancelled before its turn is not begun; it is left without an outcome, as is one whose command
+ * was stopped, and goes back. */
+void hf__work_handle_batch(hf_delivery *const *deliveries, size_t n, void *ctx)
+{
+    for (size_t i = 0; i < n; i++) {
+        bool goes_back = hf_delivery_cancelled(deliveries[i]) != HF_NOT_CANCELLED;
+        hf_outcome outcome = goes_back ? HF_RETRY : handle(deliveries[i], ctx, &goes_back);
+        if (!goes_back && hf_delivery_set_outcome(deliveries[i], outcome) != HF_OK) {
+            hf__command_logf(HF_LOG_ERROR, "job %s: its outcome could not be set; it runs again", hf_delivery_id(deliveries[i]));
+        }
+    }
 }

@@ -13,6 +13,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "runtime/command_signals.h"
 #include "runtime/command_work.h"
 
 #define AGAIN_MS 10000     /* how often a stop that waits for handlers says so */
@@ -37,12 +38,6 @@ struct supervisor {
     hf_stop_report report;
 };
 
-static bool readable(int fd, int timeout_ms)
-{
-    struct pollfd look = {.fd = fd, .events = POLLIN};
-    return poll(&look, 1, timeout_ms) > 0;
-}
-
 /* ---- the helpers ---- */
 
 static void *wait_empty(void *arg)
@@ -52,7 +47,7 @@ static void *wait_empty(void *arg)
     hf_status status = hf_runtime_wait_empty(supervisor->runtime, -1, &err);
     while (status != HF_OK && status != HF_STOPPED) {
         hf__command_logf(HF_LOG_WARNING, "cannot tell whether the table is empty: %s", err.message);
-        if (readable(supervisor->stopping_fd, LOOK_AGAIN_MS)) {
+        if (hf__readable(supervisor->stopping_fd, LOOK_AGAIN_MS)) {
             break;
         }
         status = hf_runtime_wait_empty(supervisor->runtime, -1, &err);
@@ -115,7 +110,7 @@ static void read_signal(struct supervisor *supervisor)
     }
     const char *name = sigabbrev_np((int)info.ssi_signo);
     supervisor->signalled = true;
-    if (!readable(supervisor->stopping_fd, 0)) {
+    if (!hf__readable(supervisor->stopping_fd, 0)) {
         hf__command_logf(HF_LOG_INFO, "SIG%s: no more claims; commands have %g s to end", name ? name : "?",
                          (double)supervisor->drain_ms / 1000);
         begin_stop(supervisor);
@@ -131,8 +126,8 @@ static void read_signal(struct supervisor *supervisor)
 
 static void watch(struct supervisor *supervisor)
 {
-    while (!readable(supervisor->stop.done_fd, 0)) {
-        bool stopping = readable(supervisor->stopping_fd, 0);
+    while (!hf__readable(supervisor->stop.done_fd, 0)) {
+        bool stopping = hf__readable(supervisor->stopping_fd, 0);
         struct pollfd fds[] = {
             {.fd = supervisor->signal_fd, .events = POLLIN},
             {.fd = supervisor->stop.done_fd, .events = POLLIN},
@@ -144,7 +139,7 @@ static void watch(struct supervisor *supervisor)
         if (fds[0].revents) {
             read_signal(supervisor);
         }
-        if (fds[2].revents && !readable(supervisor->stopping_fd, 0)) {
+        if (fds[2].revents && !hf__readable(supervisor->stopping_fd, 0)) {
             begin_stop(supervisor);
         }
     }
@@ -174,30 +169,9 @@ static int supervise(const struct hf__work *work, struct supervisor *supervisor)
     return HF__EXIT_DONE;
 }
 
-static sigset_t stop_signals(void)
-{
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGHUP);
-    return signals;
-}
-
-int hf__work_block_signals(void)
-{
-    sigset_t signals = stop_signals();
-    int error = pthread_sigmask(SIG_BLOCK, &signals, NULL);
-    if (error || signal(SIGPIPE, SIG_IGN) == SIG_ERR) {
-        return hf__command_fail_text("signals cannot be blocked: %s", strerror(error ? error : errno));
-    }
-    return HF__EXIT_DONE;
-}
-
 static bool open_descriptors(struct supervisor *supervisor)
 {
-    sigset_t signals = stop_signals();
-    supervisor->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    supervisor->signal_fd = hf__signals_open();
     supervisor->stopping_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     supervisor->empty.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     supervisor->stop.done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

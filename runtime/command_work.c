@@ -10,6 +10,7 @@
 #include "runtime/command_child.h"
 #include "runtime/command_environment.h"
 #include "runtime/command_guard.h"
+#include "runtime/command_signals.h"
 
 enum {
     KEY_EXEC = HF__KEY_OWN,
@@ -20,9 +21,14 @@ enum {
     KEY_POLL_MS,
     KEY_DRAIN_SECONDS,
     KEY_TIMEOUT,
+    KEY_RETRY_BASE_MS,
+    KEY_RETRY_FACTOR,
+    KEY_RETRY_CAP_MS,
     KEY_UNTIL_EMPTY,
     KEY_STATS_JSON
 };
+
+#define LONGEST_RETRY_MS 1000000000000 /* about thirty years */
 
 static void add_group(struct hf__work *work, const char *group, struct argp_state *state)
 {
@@ -33,6 +39,16 @@ static void add_group(struct hf__work *work, const char *group, struct argp_stat
     }
     work->groups = grown;
     work->groups[work->n_groups++] = group;
+}
+
+static double factor_of(const char *arg, const struct argp_state *state)
+{
+    char *end = NULL;
+    double factor = strtod(arg, &end);
+    if (end == arg || *end || !(factor >= 1 && factor <= 1000)) {
+        argp_error(state, "--retry-factor takes a number from 1 to 1000, not \"%s\"", arg);
+    }
+    return factor;
 }
 
 static error_t parse_number(int key, const char *arg, struct argp_state *state)
@@ -46,9 +62,7 @@ static error_t parse_number(int key, const char *arg, struct argp_state *state)
         work->pool = hf__option_size(state, "--pool", arg, 1, 100000);
         return 0;
     case KEY_BATCH:
-        if (hf__option_size(state, "--batch", arg, 1, 1000000) != 1) {
-            argp_error(state, "this version runs one job with each command: --batch takes 1");
-        }
+        work->batch = hf__option_size(state, "--batch", arg, 1, 1000);
         return 0;
     case KEY_POLL_MS:
         work->poll_ms = (int64_t)hf__option_size(state, "--poll-ms", arg, 1, 86400000);
@@ -58,6 +72,15 @@ static error_t parse_number(int key, const char *arg, struct argp_state *state)
         return 0;
     case KEY_TIMEOUT:
         work->timeout_ms = hf__option_seconds_ms(state, "--timeout", arg, false);
+        return 0;
+    case KEY_RETRY_BASE_MS:
+        work->retry_base_ms = (int64_t)hf__option_size(state, "--retry-base-ms", arg, 1, LONGEST_RETRY_MS);
+        return 0;
+    case KEY_RETRY_FACTOR:
+        work->retry_factor = factor_of(arg, state);
+        return 0;
+    case KEY_RETRY_CAP_MS:
+        work->retry_cap_ms = (int64_t)hf__option_size(state, "--retry-cap-ms", arg, 1, LONGEST_RETRY_MS);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -141,8 +164,13 @@ static hf_status start(const struct hf__work *work, hf_runtime *runtime, const h
     options.poll_ms = work->poll_ms;
     options.groups = work->groups;
     options.n_groups = work->n_groups;
-    options.handler_timeout_ms = work->timeout_ms;
-    hf_status status = hf_subscribe(runtime, table, &options, hf__work_handle, (void *)work, NULL, err);
+    options.handler_timeout_ms = work->limit_ms ? 0 : work->timeout_ms;
+    options.retry_base_ms = work->retry_base_ms;
+    options.retry_factor = work->retry_factor;
+    options.retry_cap_ms = work->retry_cap_ms;
+    options.batch = work->batch;
+    hf_status status = work->batch > 1 ? hf_subscribe_batch(runtime, table, &options, hf__work_handle_batch, (void *)work, NULL, err)
+                                       : hf_subscribe(runtime, table, &options, hf__work_handle, (void *)work, NULL, err);
     return status == HF_OK ? hf_runtime_start(runtime, err) : status;
 }
 
@@ -163,7 +191,7 @@ static int run(hf_runtime *runtime, const hf_table *table, void *ctx)
 
 static int prepare_and_run(struct hf__work *work)
 {
-    int code = hf__work_block_signals();
+    int code = hf__signals_block();
     if (code != HF__EXIT_DONE) {
         return code;
     }
@@ -193,9 +221,18 @@ int hf__command_work(int argc, char **argv)
         {"group", KEY_GROUP, "GROUP", 0, "Only jobs of this group; may be repeated", 0},
         {"workers", KEY_WORKERS, "N", 0, "Commands that run side by side (default 4)", 0},
         {"pool", KEY_POOL, "N", 0, "At most N database connections (default: what the workers need)", 0},
-        {"batch", KEY_BATCH, "N", OPTION_HIDDEN, NULL, 0},
+        {"batch", KEY_BATCH, "N", 0,
+         "A worker claims up to N jobs at once, runs the command once for each of them in claim order, and settles them together (default "
+         "1)",
+         0},
         {"poll-ms", KEY_POLL_MS, "N", 0, "How often an idle worker looks for jobs (default 1000)", 0},
         {"timeout", KEY_TIMEOUT, "SECONDS", 0, "Stop a command that runs longer, and run its job again later", 0},
+        {"retry-base-ms", KEY_RETRY_BASE_MS, "N", 0, "The delay after the first failure (default 1000)", 0},
+        {"retry-factor", KEY_RETRY_FACTOR, "X", 0, "Each further failure multiplies the delay by X (default 2)", 0},
+        {"retry-cap-ms", KEY_RETRY_CAP_MS, "N", 0,
+         "The longest delay (default 300000). Up to half of a delay is taken off at random, so that jobs which failed together do not come "
+         "back together",
+         0},
         {"drain-seconds", KEY_DRAIN_SECONDS, "SECONDS", 0,
          "How long commands may go on after SIGTERM, SIGINT or SIGHUP (default 30); then, or on a second signal, they get SIGTERM, and 5 s "
          "later SIGKILL",
@@ -209,6 +246,7 @@ int hf__command_work(int argc, char **argv)
         .options = options, .parser = parse, .doc = "Runs a shell command for each job of a table.", .children = children};
     struct hf__work work = {.drain_ms = 30000};
     hf__command_parse(&argp, "work", argc, argv, &work);
+    work.limit_ms = work.batch > 1 ? work.timeout_ms : 0;
     int code = prepare_and_run(&work);
     free(work.groups);
     free(work.environment);

@@ -15,6 +15,7 @@ struct hf_delivery *hf__delivery_new(struct hf_subscription *subscription)
         return NULL;
     delivery->subscription = subscription;
     delivery->delay_ms = -1;
+    atomic_init(&delivery->outcome, -1);
     hf__gate_init(&delivery->changed);
     return delivery;
 }
@@ -55,7 +56,7 @@ void hf__delivery_begin(struct hf_delivery *delivery)
 {
     struct hf_subscription *subscription = delivery->subscription;
     delivery->state = HF__DELIVERY_RUNNING;
-    delivery->handling = true;
+    delivery->handling = delivery->leads = true;
     delivery->refs++;
     delivery->begun_ns = hf__monotonic_ns();
     if (subscription->watchdog_idle)
@@ -81,9 +82,9 @@ struct hf_delivery *hf__delivery_unref(struct hf_delivery *delivery)
 
 /* ---- running the handler ---- */
 
-static void note_time(struct hf_subscription *subscription, int64_t ns)
+void hf__note_handler(struct hf_subscription *subscription, int64_t ns, size_t rows)
 {
-    double us = (double)ns / 1000.0;
+    double us = (double)ns / 1000.0 / (double)rows;
     hf__histogram_record(&subscription->handler_time, ns / 1000);
     if (subscription->mean_handler_us > 0)
         subscription->mean_handler_us += (us - subscription->mean_handler_us) / MEAN_SHARE;
@@ -94,8 +95,14 @@ static void note_time(struct hf_subscription *subscription, int64_t ns)
 static hf_outcome call_handler(struct hf_delivery *delivery)
 {
     struct hf_subscription *subscription = delivery->subscription;
-    const struct hf_runtime *before = hf__mark_handler(subscription->runtime);
-    hf_outcome outcome = subscription->handler(delivery, subscription->ctx);
+    const struct hf_subscription *before = hf__mark_handler(subscription);
+    hf_outcome outcome;
+    if (subscription->handler) {
+        outcome = subscription->handler(delivery, subscription->ctx);
+    } else {
+        subscription->batch_handler(&delivery, 1, subscription->ctx);
+        outcome = hf__batch_outcome(delivery);
+    }
     (void)hf__mark_handler(before);
     if (outcome <= HF_DEFER)
         return outcome;
@@ -113,7 +120,7 @@ bool hf__delivery_run(struct hf_delivery *delivery)
         delivery->state = HF__DELIVERY_DEFERRED;
     while (delivery->state == HF__DELIVERY_DEFERRED)
         (void)hf__gate_wait(&delivery->changed, &subscription->lock, hf__never());
-    note_time(subscription, hf__monotonic_ns() - delivery->begun_ns);
+    hf__note_handler(subscription, hf__monotonic_ns() - delivery->begun_ns, 1);
     delivery->handling = false;
     delivery->on_cancel = NULL;
     bool ours = delivery->state == HF__DELIVERY_RUNNING;

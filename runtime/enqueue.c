@@ -1,8 +1,11 @@
 /* Enqueue: checks the jobs against the description, and hands them to the strategies' insert in their terms. */
 #include "runtime/enqueue.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "runtime/runtime.h"
 #include "strategies/strategy.h"
@@ -45,6 +48,8 @@ void hf_enqueued_free(hf_enqueued *enqueued)
 }
 
 /* ---- the jobs in the strategies' terms ---- */
+
+#define LATEST_DUE_US INT64_C(253402300799000000) /* 9999-12-31 23:59:59 */
 
 /* What a translated job points into. */
 struct translated {
@@ -95,18 +100,53 @@ static hf_status count_fields(const struct batch *batch, size_t *count, hf_error
     return HF_OK;
 }
 
-static hf_status check_role(const struct hf_table *table, bool used, enum hf__role role, const char *member, hf_error *err)
+/* Which job of which table is looked at. */
+struct look {
+    const struct hf_table *table;
+    enum hf__database database;
+    const hf_job *job;
+    size_t i, n;
+    hf_error *err;
+};
+
+__attribute__((format(printf, 2, 3))) static hf_status refuse(const struct look *look, const char *format, ...)
 {
-    if (!used || hf__table_has(table, role)) {
-        return HF_OK;
+    char what[sizeof look->err->message];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    if (look->n == 1) { /* then its number would say nothing */
+        return hf__fail(look->err, HF_INVALID, "table %s: the job %s", look->table->display, what);
     }
-    return hf__fail(err, HF_INVALID,
-                    "table %s: a job sets %s, but the description has no column for it: name one as \"%s\" in \"columns\", or leave %s out",
-                    table->display, member, hf__role_key(role), member);
+    return hf__fail(look->err, HF_INVALID, "table %s: job %zu %s", look->table->display, look->i, what);
 }
 
-static hf_status check_roles(const struct hf_table *table, const hf_job *job, hf_error *err)
+/* Column names are case-insensitive everywhere but on PostgreSQL. */
+static bool same_column(const struct look *look, const char *a, const char *b)
 {
+    return look->database == HF__POSTGRES ? strcmp(a, b) == 0 : strcasecmp(a, b) == 0;
+}
+
+static hf_status check_role(const struct look *look, enum hf__role role, const char *member)
+{
+    const char *column = look->table->column[role];
+    const char *key = hf__role_key(role);
+    if (!column) {
+        return refuse(look, "sets %s, but the description has no column for it: name one as \"%s\" in \"columns\", or leave %s out", member,
+                      key, member);
+    }
+    for (size_t i = 0; i < look->job->n_fields; i++) {
+        if (same_column(look, look->job->fields[i].column, column)) {
+            return refuse(look, "sets %s, and a field for its column \"%s\" as well: leave one of them out", member, column);
+        }
+    }
+    return HF_OK;
+}
+
+static hf_status check_roles(const struct look *look)
+{
+    const hf_job *job = look->job;
     const struct {
         bool used;
         enum hf__role role;
@@ -114,32 +154,60 @@ static hf_status check_roles(const struct hf_table *table, const hf_job *job, hf
     } uses[] = {
         {job->payload || job->null_payload, HF__ROLE_PAYLOAD, "a payload"},
         {job->delay_ms != 0, HF__ROLE_RETRY_AFTER, "a delay"},
+        {job->due_us != 0, HF__ROLE_RETRY_AFTER, "a time"},
         {job->group != NULL, HF__ROLE_GROUP, "a group"},
         {job->headers != NULL, HF__ROLE_HEADERS, "headers"},
+        {job->partition_key != NULL, HF__ROLE_PARTITION_KEY, "a partition key"},
         {job->has_priority, HF__ROLE_PRIORITY, "a priority"},
     };
     hf_status status = HF_OK;
     for (size_t i = 0; status == HF_OK && i < sizeof uses / sizeof *uses; i++) {
-        status = check_role(table, uses[i].used, uses[i].role, uses[i].member, err);
+        status = uses[i].used ? check_role(look, uses[i].role, uses[i].member) : HF_OK;
     }
     return status;
 }
 
-static hf_status check_job(const struct hf_table *table, const hf_job *job, size_t i, hf_error *err)
+static hf_status check_fields(const struct look *look)
 {
-    if (job->delay_ms < 0 || job->delay_ms > HF__LONGEST_DELAY_MS) {
-        return hf__fail(err, HF_INVALID, "table %s, job %zu: the delay is %lld ms; it must lie between 0 and a thousand years",
-                        table->display, i, (long long)job->delay_ms);
-    }
-    if (job->payload && job->null_payload) {
-        return hf__fail(err, HF_INVALID, "table %s, job %zu: it has a payload, and null_payload says that it has none", table->display, i);
-    }
-    for (size_t k = 0; k < job->n_fields; k++) {
-        if (!job->fields[k].column || !*job->fields[k].column) {
-            return hf__fail(err, HF_INVALID, "table %s, job %zu: field %zu names no column", table->display, i, k);
+    const hf_field *fields = look->job->fields;
+    for (size_t k = 0; k < look->job->n_fields; k++) {
+        if (!fields[k].column || !*fields[k].column) {
+            return refuse(look, "has a field, number %zu, that names no column", k);
+        }
+        for (size_t other = 0; other < k; other++) {
+            if (same_column(look, fields[k].column, fields[other].column)) {
+                return refuse(look, "has two fields for the column \"%s\": leave one of them out", fields[k].column);
+            }
         }
     }
-    return check_roles(table, job, err);
+    return HF_OK;
+}
+
+static hf_status check_times(const struct look *look)
+{
+    const hf_job *job = look->job;
+    if (job->delay_ms < 0 || job->delay_ms > HF__LONGEST_DELAY_MS) {
+        return refuse(look, "has a delay of %lld ms; it must lie between 0 and a thousand years", (long long)job->delay_ms);
+    }
+    if (job->due_us < 0 || job->due_us > LATEST_DUE_US) {
+        return refuse(look, "is due at %lld us; a time counts from 1970 and ends with the year 9999", (long long)job->due_us);
+    }
+    if (job->delay_ms != 0 && job->due_us != 0) {
+        return refuse(look, "has a delay and a time (delay_ms and due_us): leave one of them out");
+    }
+    return HF_OK;
+}
+
+static hf_status check_job(const struct look *look)
+{
+    if (look->job->payload && look->job->null_payload) {
+        return refuse(look, "has a payload, and null_payload says that it has none");
+    }
+    hf_status status = check_fields(look);
+    if (status == HF_OK) {
+        status = check_times(look);
+    }
+    return status == HF_OK ? check_roles(look) : status;
 }
 
 static void translate_fields(const hf_job *job, struct hf__field *into)
@@ -159,15 +227,17 @@ static void translate(struct translated *part, struct hf__field *fields, struct 
     *into = (struct hf__job){
         .payload = has_payload ? &part->payload : NULL,
         .delay_us = job->delay_ms * 1000,
+        .due_us = job->due_us,
         .group = job->group,
         .headers = job->headers,
+        .partition_key = job->partition_key,
         .priority = job->has_priority ? &job->priority : NULL,
         .fields = job->n_fields > 0 ? fields : NULL,
         .n_fields = job->n_fields,
     };
 }
 
-static hf_status translate_all(const struct hf_table *table, struct batch *batch, hf_error *err)
+static hf_status translate_all(const struct hf_table *table, enum hf__database database, struct batch *batch, hf_error *err)
 {
     size_t n_fields = 0;
     hf_status status = count_fields(batch, &n_fields, err);
@@ -180,7 +250,8 @@ static hf_status translate_all(const struct hf_table *table, struct batch *batch
     }
     struct hf__field *fields = batch->fields;
     for (size_t i = 0; status == HF_OK && i < batch->n; i++) {
-        status = check_job(table, &batch->parts[i].job, i, err);
+        struct look look = {.table = table, .database = database, .job = &batch->parts[i].job, .i = i, .n = batch->n, .err = err};
+        status = check_job(&look);
         if (status == HF_OK) {
             translate(&batch->parts[i], fields, &batch->jobs[i]);
             fields += batch->parts[i].job.n_fields;
@@ -190,14 +261,16 @@ static hf_status translate_all(const struct hf_table *table, struct batch *batch
 }
 
 /* Checks the jobs and fills the batch, which is freed in any case. */
-static hf_status make_batch(const struct hf_table *table, const hf_job *jobs, size_t n, struct batch *batch, hf_error *err)
+static hf_status make_batch(const struct hf_table *table, enum hf__database database, const hf_job *jobs, struct batch *batch,
+                            hf_error *err)
 {
-    *batch = (struct batch){.n = n, .jobs = calloc(n, sizeof *batch->jobs), .parts = calloc(n, sizeof *batch->parts)};
+    batch->jobs = calloc(batch->n, sizeof *batch->jobs);
+    batch->parts = calloc(batch->n, sizeof *batch->parts);
     if (!batch->jobs || !batch->parts) {
         return hf__fail_memory(err);
     }
     hf_status status = copy_jobs(jobs, batch, err);
-    return status == HF_OK ? translate_all(table, batch, err) : status;
+    return status == HF_OK ? translate_all(table, database, batch, err) : status;
 }
 
 /* ---- enqueueing ---- */
@@ -205,7 +278,13 @@ static hf_status make_batch(const struct hf_table *table, const hf_job *jobs, si
 /* What is the same whatever the connection: checks, translates, calls insert, hands out the ids. */
 typedef hf_status insert_fn(void *ctx, const struct hf_table *table, const struct batch *batch, char **ids, hf_error *err);
 
-static hf_status enqueue(const struct hf_table *table, const hf_job *jobs, size_t n, insert_fn *insert, void *ctx, hf_enqueued **out,
+struct way {
+    enum hf__database database;
+    insert_fn *insert;
+    void *ctx;
+};
+
+static hf_status enqueue(const struct way *way, const struct hf_table *table, const hf_job *jobs, size_t n, hf_enqueued **out,
                          hf_error *err)
 {
     if (out) {
@@ -218,12 +297,12 @@ static hf_status enqueue(const struct hf_table *table, const hf_job *jobs, size_
     if (out && !ids) {
         return hf__fail_memory(err);
     }
-    struct batch batch = {0};
+    struct batch batch = {.n = n};
     hf_status status = HF_OK;
     if (n > 0) {
-        status = make_batch(table, jobs, n, &batch, err);
+        status = make_batch(table, way->database, jobs, &batch, err);
         if (status == HF_OK) {
-            status = insert(ctx, table, &batch, ids ? ids->ids : NULL, err);
+            status = way->insert(way->ctx, table, &batch, ids ? ids->ids : NULL, err);
         }
         free_batch(&batch);
     }
@@ -259,7 +338,8 @@ hf_status hf_enqueue(hf_runtime *runtime, const hf_table *table, const hf_job *j
 {
     hf_status status = hf__runtime_usable(runtime, err);
     if (status == HF_OK) {
-        status = enqueue(table, jobs, n, insert_pooled, runtime, out, err);
+        struct way way = {.database = runtime->url->database, .insert = insert_pooled, .ctx = runtime};
+        status = enqueue(&way, table, jobs, n, out, err);
     }
     if (status == HF_OK) {
         hf__runtime_wake(runtime, table);
@@ -284,7 +364,8 @@ hf_status hf__enqueue_native(enum hf__database database, void *native, const str
     struct hf__conn *conn = NULL;
     hf_status status = hf__conn_borrow(database, native, &conn, err);
     if (status == HF_OK) {
-        status = enqueue(table, jobs, n, insert_borrowed, conn, out, err);
+        struct way way = {.database = database, .insert = insert_borrowed, .ctx = conn};
+        status = enqueue(&way, table, jobs, n, out, err);
     }
     hf__conn_close(conn);
     return status;

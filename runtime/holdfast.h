@@ -327,7 +327,7 @@ HF_API void hf_findings_free(hf_findings *findings);
 /* What a subscription of this table costs on this database: the cost model. */
 typedef struct hf_cost {
     size_t size;
-    double held_per_delivery; /* connections held by a delivery in work */
+    double held_per_delivery; /* connections held by a delivery in work; under row lock by a whole batch */
     size_t held;              /* by all workers together, at most */
     size_t claim, settle, renew, listen, handler, spare;
     size_t minimum;   /* the smallest pool that runs at all */
@@ -338,6 +338,10 @@ typedef struct hf_cost {
         sizeof(hf_cost), 0.0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
     }
 HF_API HF_CHECKED hf_status hf_cost_of(hf_runtime *runtime, const hf_table *table, size_t workers, hf_cost *out, hf_error *err);
+/* The same of a subscription with these options (NULL: all defaults). batch: 0 and 1 are a handler of single rows; a batch under row lock
+ * holds one connection together. Never connects. */
+HF_API HF_CHECKED hf_status hf_cost_for(hf_runtime *runtime, const hf_table *table, const hf_subscription_options *options, hf_cost *out,
+                                        hf_error *err);
 
 /* The statements that make a table that is right for the database and the description's strategy, with its index, one below
  * the other, each ended by a semicolon. Owned text: hf_free. Never connects. */

@@ -6,7 +6,7 @@
  *                                        |
  *                                     renewer
  *
- * A worker never touches the database. */
+ * A worker never touches the database, except in transactional mode, where its handler has a transaction (transaction.c). */
 #include "runtime/delivery.h"
 
 /* Prefetched rows should be begun within this time: what is here, other processes cannot have. */
@@ -40,10 +40,10 @@ static size_t prefetch(const struct hf_subscription *subscription)
 size_t hf__lease_room(const struct hf_subscription *subscription)
 {
     size_t ahead = prefetch(subscription), ready = subscription->n_ready;
-    size_t most = FLIGHT_MOST + 2 * (subscription->n_workers + ahead);
+    size_t most = FLIGHT_MOST + 2 * (subscription->n_workers * subscription->batch + ahead);
     if (ready > ahead / 2 || subscription->n_work >= most)
         return 0;
-    size_t want = subscription->n_workers - subscription->running + ahead;
+    size_t want = (subscription->n_workers - subscription->running) * subscription->batch + ahead;
     want = want > ready ? want - ready : 0;
     return want < most - subscription->n_work ? want : most - subscription->n_work;
 }
@@ -84,8 +84,8 @@ void hf__lease_unwatch(struct hf_delivery *delivery)
 void hf__lease_settle(struct hf_delivery *delivery)
 {
     struct hf_subscription *subscription = delivery->subscription;
-    if (delivery->renewing)
-        return; /* the renewer passes it on */
+    if (delivery->renewing || delivery->in_transaction)
+        return; /* the renewer, or whoever ends the transaction, passes it on */
     TAILQ_INSERT_TAIL(delivery->retrying ? &subscription->again : &subscription->settling, delivery, queue);
     hf__rouse(&subscription->settler->sleeper);
 }
@@ -108,20 +108,39 @@ static bool fresh(const struct hf_delivery *delivery, int64_t now_ns)
     return now_ns - delivery->held_ns < delivery->subscription->lease_ns / 4 * 3;
 }
 
-static struct hf_delivery *take_ready(struct hf_subscription *subscription)
+void hf__lease_unready(struct hf_delivery *delivery)
 {
-    struct hf_delivery *delivery;
-    int64_t now_ns = hf__monotonic_ns();
-    TAILQ_FOREACH (delivery, &subscription->ready, queue)
-        if (fresh(delivery, now_ns))
-            break;
-    if (!delivery)
-        return NULL;
+    struct hf_subscription *subscription = delivery->subscription;
     TAILQ_REMOVE(&subscription->ready, delivery, queue);
     subscription->n_ready--;
-    subscription->running++;
+    if (subscription->stopping && subscription->n_ready == 0)
+        while (!TAILQ_EMPTY(&subscription->idle)) /* nothing else will come */
+            hf__lease_offer(subscription);
+}
+
+static void begin(struct hf__worker *worker, struct hf_delivery *delivery)
+{
+    hf__lease_unready(delivery);
+    delivery->holder = worker;
     hf__delivery_begin(delivery);
-    return delivery;
+    delivery->leads = worker->n == 0;
+    delivery->in_transaction = delivery->subscription->options.transactional;
+    worker->list[worker->n++] = delivery;
+}
+
+/* Takes what is ready, up to a batch. */
+static void take_ready(struct hf__worker *worker)
+{
+    struct hf_subscription *subscription = worker->subscription;
+    struct hf_delivery *delivery, *next;
+    int64_t now_ns = hf__monotonic_ns();
+    worker->n = 0;
+    for (delivery = TAILQ_FIRST(&subscription->ready); delivery && worker->n < subscription->batch; delivery = next) {
+        next = TAILQ_NEXT(delivery, queue);
+        if (fresh(delivery, now_ns))
+            begin(worker, delivery);
+    }
+    subscription->running += worker->n > 0;
 }
 
 static void sleep_idle(struct hf__worker *worker)
@@ -135,35 +154,69 @@ static void sleep_idle(struct hf__worker *worker)
     worker->is_idle = false;
 }
 
-/* Under the lock: the next row to run; NULL at the end. */
-static struct hf_delivery *next_ready(struct hf__worker *worker)
+/* Under the lock: waits for rows to run. False: there will be none any more. */
+static bool next_ready(struct hf__worker *worker)
 {
     struct hf_subscription *subscription = worker->subscription;
     for (;;) {
-        struct hf_delivery *delivery = take_ready(subscription);
+        take_ready(worker);
         hf__lease_made_room(subscription);
-        if (delivery || (subscription->stopping && subscription->n_ready == 0))
-            return delivery;
+        if (worker->n > 0 || (subscription->stopping && subscription->n_ready == 0))
+            return worker->n > 0;
         sleep_idle(worker);
     }
+}
+
+/* Its connection comes back before the next row is run. */
+static void run_transaction(struct hf_delivery *delivery)
+{
+    if (!hf__lease_begin(delivery) || hf__delivery_run(delivery))
+        hf__lease_end(delivery);
+    else
+        hf__lease_await_end(delivery);
+}
+
+/* Whoever decided has passed it on to the settler. */
+static void run(struct hf__worker *worker)
+{
+    if (worker->subscription->batch > 1)
+        hf__batch_run(worker->list, worker->n);
+    else if (worker->subscription->options.transactional)
+        run_transaction(worker->list[0]);
+    else
+        (void)hf__delivery_run(worker->list[0]);
+}
+
+/* Under the lock, which is let go meanwhile: drops the worker's references. */
+static void drop(struct hf__worker *worker)
+{
+    size_t last = 0;
+    for (size_t i = 0; i < worker->n; i++) {
+        struct hf_delivery *delivery = hf__delivery_unref(worker->list[i]);
+        worker->list[i] = NULL;
+        if (delivery)
+            worker->list[last++] = delivery;
+    }
+    if (last == 0)
+        return;
+    pthread_mutex_unlock(&worker->subscription->lock);
+    while (last > 0) {
+        hf__delivery_free(worker->list[--last]);
+        worker->list[last] = NULL;
+    }
+    pthread_mutex_lock(&worker->subscription->lock);
 }
 
 void hf__lease_worker(struct hf__worker *worker)
 {
     struct hf_subscription *subscription = worker->subscription;
-    struct hf_delivery *delivery;
     pthread_mutex_lock(&subscription->lock);
-    while ((delivery = next_ready(worker))) {
+    while (next_ready(worker)) {
         pthread_mutex_unlock(&subscription->lock);
-        (void)hf__delivery_run(delivery); /* whoever decided has passed it on to the settler */
+        run(worker);
         pthread_mutex_lock(&subscription->lock);
         subscription->running--;
-        struct hf_delivery *last = hf__delivery_unref(delivery);
-        if (!last)
-            continue;
-        pthread_mutex_unlock(&subscription->lock);
-        hf__delivery_free(last);
-        pthread_mutex_lock(&subscription->lock);
+        drop(worker);
     }
     pthread_mutex_unlock(&subscription->lock);
 }

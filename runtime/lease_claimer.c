@@ -54,7 +54,8 @@ static hf_status claim_rows(struct hf_subscription *subscription, struct batch *
                             hf_error *err)
 {
     struct hf__checkout *checkout;
-    struct hf__claim ask = {.limit = want};
+    hf_error refused = {.status = HF_OK};
+    struct hf__claim ask = {.limit = want, .refused = &refused};
     hf_status status = hf__pool_acquire(subscription->runtime->pool, HF__PURPOSE_CLAIM, hf__call_deadline(subscription), &checkout, err);
     if (status != HF_OK)
         return status;
@@ -64,6 +65,7 @@ static hf_status claim_rows(struct hf_subscription *subscription, struct batch *
     if (status == HF_OK && count_claim(subscription))
         status = subscription->strategy->claim(subscription->plan, conn, &ask, hf__call_deadline(subscription), batch->rows, n, err);
     hf__pool_release(checkout);
+    hf__claim_buried(subscription, ask.buried, &refused);
     if (status != HF_OK)
         *n = 0;
     return status;
@@ -81,7 +83,6 @@ static void receive(struct hf_subscription *subscription, struct hf_delivery *de
     }
     TAILQ_INSERT_TAIL(&subscription->ready, delivery, queue);
     subscription->n_ready++;
-    hf__lease_offer(subscription);
 }
 
 static void receive_all(struct hf_subscription *subscription, struct batch *batch, size_t want, size_t n, int64_t sent_ns)
@@ -94,6 +95,8 @@ static void receive_all(struct hf_subscription *subscription, struct batch *batc
         hf__claim_due_now(subscription);
     for (size_t i = 0; i < n; i++)
         receive(subscription, batch->blank[--batch->n], batch->rows[i], sent_ns);
+    for (size_t i = 0; i < n; i += subscription->batch)
+        hf__lease_offer(subscription);
     pthread_mutex_unlock(&subscription->lock);
 }
 

@@ -5,12 +5,14 @@
 #include "runtime/delivery.h"
 
 #define GROUP 256
+#define SHUT_OUT_NS INT64_C(250000000) /* an ack waits for a renewal that waits for it */
 
 struct group {
     struct hf_delivery *deliveries[GROUP];
     struct hf__row *rows[GROUP];
     hf_status statuses[GROUP];
     size_t n;
+    bool shut_out; /* by the transaction of one of them, perhaps: no news */
     int64_t sent_ns;
     struct hf__deadline deadline;
 };
@@ -19,22 +21,16 @@ struct group {
 static void put_off(struct hf_delivery *delivery)
 {
     int64_t lease_ns = delivery->subscription->lease_ns, soon = hf__monotonic_ns() + lease_ns / 8, end = delivery->held_ns + lease_ns;
-    hf__lease_watch(delivery, soon < end ? soon : end);
+    hf__lease_watch(delivery, soon < end || hf__transaction_shuts_out(delivery) ? soon : end);
 }
 
 /* A row that has not begun and whose lease is over goes back. Where it went to somebody else the settle will say so. */
 static void give_back_ready(struct hf_delivery *delivery)
 {
     struct hf_subscription *subscription = delivery->subscription;
-    TAILQ_REMOVE(&subscription->ready, delivery, queue);
-    subscription->n_ready--;
+    hf__lease_unready(delivery);
     hf__delivery_decide(delivery, HF__UNBEGUN);
-    if (!subscription->stopping || subscription->n_ready > 0) {
-        hf__lease_made_room(subscription);
-        return;
-    }
-    while (!TAILQ_EMPTY(&subscription->idle)) /* they waited for this row, and nothing else will come */
-        hf__lease_offer(subscription);
+    hf__lease_made_room(subscription);
 }
 
 /* Under the lock: the lease has run out as far as this process can know. The outcome is still sent: the token in it decides. */
@@ -57,7 +53,11 @@ static void take(struct group *group, struct hf_delivery *delivery)
     delivery->renewing = true;
     group->deliveries[group->n] = delivery;
     group->rows[group->n++] = delivery->row;
-    group->deadline = hf__sooner(group->deadline, hf__at_ns(delivery->held_ns + subscription->lease_ns));
+    if (hf__transaction_shuts_out(delivery))
+        group->deadline = hf__sooner(group->deadline, hf__at_ns(group->sent_ns + SHUT_OUT_NS));
+    else
+        group->deadline = hf__sooner(group->deadline, hf__at_ns(delivery->held_ns + subscription->lease_ns));
+    group->shut_out = group->shut_out || hf__transaction_shuts_out(delivery);
 }
 
 /* Under the lock: collects what is due, and what is due soon after, so that neighbours share a statement. */
@@ -66,12 +66,13 @@ static void collect(struct hf_subscription *subscription, struct group *group)
     int64_t now_ns = hf__monotonic_ns(), lease_ns = subscription->lease_ns;
     struct hf_delivery *first;
     group->n = 0;
+    group->shut_out = false;
     group->sent_ns = now_ns;
     group->deadline = hf__at_ns(now_ns + lease_ns / 4);
     while (group->n < GROUP && (first = TAILQ_FIRST(&subscription->leases))) {
         if (first->renew_ns > now_ns + (group->n > 0 ? lease_ns / 8 : 0))
             break;
-        if (now_ns - first->held_ns >= lease_ns)
+        if (now_ns - first->held_ns >= lease_ns && !hf__transaction_shuts_out(first))
             run_out(first); /* may unlock: what is in the group stays, being marked as renewing */
         else
             take(group, first);
@@ -132,6 +133,8 @@ static void answered(struct hf_delivery *delivery, hf_status status, int64_t sen
 {
     struct hf_subscription *subscription = delivery->subscription;
     delivery->renewing = false;
+    if (delivery->in_transaction)
+        hf__gate_wake(&delivery->changed); /* its end may wait for this */
     if (status == HF_OK) {
         delivery->held_ns = sent_ns;
         atomic_store(&delivery->lease_until_us, delivery->row->token_us);
@@ -145,7 +148,7 @@ static void answered(struct hf_delivery *delivery, hf_status status, int64_t sen
     }
     if (delivery->state == HF__DELIVERY_SETTLING)
         hf__lease_settle(delivery);
-    if (delivery->abandoned)
+    if (delivery->abandoned || delivery->paused)
         return;
     if (status == HF_OK)
         hf__lease_watch(delivery, sent_ns + subscription->lease_ns / 2);
@@ -171,7 +174,7 @@ void hf__lease_renewer(struct hf__worker *renewer)
         hf_error err = {.status = HF_OK};
         hf_status status = renew(subscription, &group, &err);
         answer_all(subscription, &group);
-        if (status != HF_OK)
+        if (status != HF_OK && !group.shut_out)
             hf__log_noise(subscription, &subscription->renew_noise, HF_LOG_WARNING,
                           "%s: %zu leases could not be renewed and are tried again: %s", subscription->table->display, group.n,
                           err.message);

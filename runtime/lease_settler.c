@@ -21,8 +21,10 @@ static void finish(struct hf_subscription *subscription, struct group *group)
 {
     struct hf_delivery *last[GROUP];
     size_t n = 0;
-    for (size_t i = 0; i < group->n; i++)
+    for (size_t i = 0; i < group->n; i++) {
+        group->deliveries[i]->dead = group->changes[i].dead;
         hf__delivery_report(group->deliveries[i], group->changes[i].status, &group->err);
+    }
     pthread_mutex_lock(&subscription->lock);
     for (size_t i = 0; i < group->n; i++) {
         struct hf_delivery *delivery = group->deliveries[i];

@@ -49,8 +49,22 @@ void hf__delivery_decide(struct hf_delivery *delivery, enum hf__action action)
     delivery->action = action;
     delivery->delay_us = action == HF__RETRY_AFTER ? delay_us(delivery) : 0;
     delivery->subscription->in_work_us += (hf__monotonic_ns() - delivery->claimed_ns) / 1000;
-    if (delivery->subscription->lease)
+    if (!delivery->subscription->lease)
+        return;
+    if (delivery->in_transaction) {
+        delivery->paused = true;
+        hf__lease_unwatch(delivery);
+    } else {
         hf__lease_settle(delivery);
+    }
+}
+
+void hf__delivery_turn_back(struct hf_delivery *delivery, int64_t wait_us)
+{
+    delivery->handling = false;
+    delivery->on_cancel = NULL;
+    hf__delivery_decide(delivery, HF__UNBEGUN);
+    delivery->delay_us = wait_us;
 }
 
 struct hf__change hf__delivery_change(struct hf_delivery *delivery)
@@ -68,14 +82,18 @@ struct hf__change hf__delivery_change(struct hf_delivery *delivery)
 
 /* ---- the answer ---- */
 
-static void count(struct hf__counters *count, enum hf__action action, hf_status status)
+static void count(struct hf__counters *count, enum hf__action action, bool dead, hf_status status)
 {
     uint64_t *const done[] = {
         [HF__ACK] = &count->acked,       [HF__RETRY] = &count->retried,        [HF__RETRY_AFTER] = &count->retried_later,
         [HF__REJECT] = &count->rejected, [HF__GIVE_BACK] = &count->given_back, [HF__UNBEGUN] = &count->given_back,
     };
-    if (status == HF_OK)
+    if (status == HF_OK && dead)
+        count->dead++;
+    if (status == HF_OK && !(dead && action != HF__REJECT)) /* a row that used up its attempts was not put back */
         (*done[action])++;
+    else if (status == HF_OK)
+        return;
     else if (status == HF_LEASE_LOST)
         count->lease_lost++;
     else if (status == HF_LOST)
@@ -100,15 +118,25 @@ static void tell(struct hf_delivery *delivery, hf_status status, const hf_error 
                        hf_status_text(status));
 }
 
+void hf__delivery_undone(struct hf_delivery *delivery, hf_status status, const hf_error *err)
+{
+    tell(delivery, status, err);
+    delivery->delay_ms = -1;
+    delivery->action = HF__RETRY_AFTER;
+    delivery->delay_us = delay_us(delivery);
+}
+
 void hf__delivery_finish(struct hf_delivery *delivery, hf_status status, const hf_error *err)
 {
     struct hf_subscription *subscription = delivery->subscription;
     delivery->state = HF__DELIVERY_DONE;
-    count(&subscription->count, delivery->action, status);
+    count(&subscription->count, delivery->action, delivery->dead, status);
     tell(delivery, status, err);
     hf__gate_wake(&delivery->changed);
-    if (status == HF_OK && delivery->action != HF__ACK && delivery->action != HF__REJECT)
+    if (status == HF_OK && delivery->action != HF__ACK && delivery->action != HF__REJECT && !delivery->dead)
         hf__claim_due_in(subscription, delivery->delay_us);
+    if (subscription->table->fifo && delivery->row->group.type != HF__NULL)
+        hf__claim_due_in(subscription, 0); /* the next row of its group may be claimed now */
 }
 
 /* ---- the log ---- */
@@ -117,12 +145,12 @@ static void report_success(struct hf_delivery *delivery)
 {
     struct hf_subscription *subscription = delivery->subscription;
     const struct hf_table *table = subscription->table;
-    if (delivery->action == HF__RETRY_AFTER && delivery->delay_us > 0 && !hf__table_has(table, HF__ROLE_RETRY_AFTER))
+    if (delivery->action == HF__RETRY_AFTER && delivery->delay_us > 0 && !delivery->dead && !hf__table_has(table, HF__ROLE_RETRY_AFTER))
         hf__log_noise(subscription, &subscription->handler_noise, HF_LOG_WARNING,
                       "%s: row %s asked for a delay, but the table has no retry_after column: it is due again at once", table->display,
                       delivery->row->id_text);
-    bool kept =
-        hf__table_has(table, HF__ROLE_LAST_ERROR) && (delivery->action != HF__REJECT || hf__table_has(table, HF__ROLE_PROCESSED_AT));
+    bool stays = delivery->dead || delivery->action != HF__REJECT || hf__table_has(table, HF__ROLE_PROCESSED_AT);
+    bool kept = hf__table_has(table, HF__ROLE_LAST_ERROR) && stays;
     if (delivery->reason && delivery->action != HF__ACK && !kept)
         hf__log_noise(subscription, &subscription->handler_noise, HF_LOG_WARNING, "%s: row %s failed: %s", table->display,
                       delivery->row->id_text, delivery->reason);
@@ -148,6 +176,9 @@ static hf_status refuse(const struct hf_delivery *delivery, hf_outcome outcome, 
         return hf__fail(err, HF_MISUSE, "HF_DEFER cannot be settled: it says that hf_delivery_settle is called later");
     if (outcome > HF_DEFER)
         return hf__fail(err, HF_INVALID, "%d is no hf_outcome", (int)outcome);
+    if (delivery->subscription->batch_handler)
+        return hf__fail(err, HF_MISUSE, "the delivery is one of a batch, which is settled together: set its outcome with "
+                                        "hf_delivery_set_outcome");
     return hf__runtime_usable(delivery->subscription->runtime, err);
 }
 
@@ -182,6 +213,10 @@ hf_status hf_delivery_settle(hf_delivery *d, hf_outcome outcome, hf_error *err)
     if (!subscription->lease) {
         pthread_mutex_unlock(&subscription->lock);
         hf__held_settle(d);
+        pthread_mutex_lock(&subscription->lock);
+    } else if (d->in_transaction) {
+        pthread_mutex_unlock(&subscription->lock);
+        hf__lease_end(d);
         pthread_mutex_lock(&subscription->lock);
     }
     while (d->state != HF__DELIVERY_DONE)

@@ -10,6 +10,8 @@
 /* The pool of a runtime that has not been started: for enqueue, check and the like. */
 #define UNSTARTED_POOL 4
 #define WORKERS_MOST 10000
+#define BATCH_MOST 1000
+#define HANDLER_CONNECTIONS_MOST 1000
 
 /* ---- open ---- */
 
@@ -55,6 +57,7 @@ static void free_runtime(struct hf_runtime *runtime)
         TAILQ_REMOVE(&runtime->subscriptions, subscription, entry);
         hf__subscription_free(subscription);
     }
+    hf__lending_destroy(&runtime->lending);
     hf__clock_free(runtime->clock);
     hf__url_free(runtime->url);
     free(runtime->application_name);
@@ -79,15 +82,21 @@ hf_status hf_runtime_open(const char *url, const hf_runtime_options *options, hf
     struct hf_runtime *runtime = calloc(1, sizeof *runtime);
     if (!runtime)
         return hf__fail_memory(err);
+    hf_status status = hf__lending_init(&runtime->lending, err);
+    if (status != HF_OK) {
+        free(runtime);
+        return status;
+    }
     int failed = pthread_mutex_init(&runtime->lock, NULL);
     if (failed) {
+        hf__lending_destroy(&runtime->lending);
         free(runtime);
         return hf__fail(err, HF_SYSTEM, "cannot make a mutex: %s", strerror(failed));
     }
     runtime->owner = getpid();
     TAILQ_INIT(&runtime->subscriptions);
     hf__gate_init(&runtime->changed);
-    hf_status status = prepare(runtime, url, options, err);
+    status = prepare(runtime, url, options, err);
     if (status == HF_OK)
         *out = runtime;
     else
@@ -110,6 +119,10 @@ static hf_status check_numbers(const hf_subscription_options *options, hf_error 
 {
     if (options->workers > WORKERS_MOST)
         return hf__fail(err, HF_INVALID, "workers is %zu: at most %d", options->workers, WORKERS_MOST);
+    if (options->batch > BATCH_MOST)
+        return hf__fail(err, HF_INVALID, "batch is %zu: at most %d", options->batch, BATCH_MOST);
+    if (options->handler_connections > HANDLER_CONNECTIONS_MOST)
+        return hf__fail(err, HF_INVALID, "handler_connections is %zu: at most %d", options->handler_connections, HANDLER_CONNECTIONS_MOST);
     if (options->poll_ms < 0 || options->handler_timeout_ms < 0 || options->retry_base_ms < 0 || options->retry_cap_ms < 0)
         return hf__fail(err, HF_INVALID, "a time in hf_subscription_options is negative");
     if (!(options->retry_factor >= 1.0 && options->retry_factor <= 1000.0))
@@ -131,15 +144,15 @@ static hf_status check_groups(const struct hf_table *table, const hf_subscriptio
     return HF_OK;
 }
 
-static hf_status subscription_options(const struct hf_table *table, const hf_subscription_options *from, hf_subscription_options *options,
-                                      hf_error *err)
+static hf_status subscription_options(const struct hf_runtime *runtime, const struct hf_table *table, const hf_subscription_options *from,
+                                      hf_subscription_options *options, hf_error *err)
 {
     *options = (hf_subscription_options)HF_SUBSCRIPTION_OPTIONS_INIT;
     hf_status status = from ? hf__copy_options(options, sizeof *options, from, "hf_subscription_options", err) : HF_OK;
     if (status != HF_OK)
         return status;
     if (options->workers == 0)
-        options->workers = 4;
+        options->workers = options->transactional && runtime->url->database == HF__SQLITE ? 1 : 4;
     default_ms(&options->poll_ms, 1000);
     default_ms(&options->retry_base_ms, 1000);
     default_ms(&options->retry_cap_ms, 300000);
@@ -161,20 +174,77 @@ static hf_status add(struct hf_runtime *runtime, struct hf_subscription *subscri
     return open ? HF_OK : hf__fail(err, HF_MISUSE, "hf_subscribe comes before hf_runtime_start");
 }
 
-hf_status hf_subscribe(hf_runtime *runtime, const hf_table *table, const hf_subscription_options *options, hf_handler handler, void *ctx,
-                       hf_subscription **out, hf_error *err)
+/* A batch is for handlers that take one. */
+static hf_status set_batch(const struct hf_table *table, hf_subscription_options *options, bool batches, hf_error *err)
+{
+    enum { BATCH = 16 };
+    if (!batches)
+        options->batch = 1;
+    else if (options->batch == 0)
+        options->batch = BATCH;
+    if (options->transactional && options->batch > 1)
+        return hf__fail(err, HF_INVALID,
+                        "the subscription to table %s is transactional, and each row has a transaction of its own there: set batch to 1, "
+                        "or subscribe with hf_subscribe",
+                        table->display);
+    return HF_OK;
+}
+
+/* SQLite has one writer: a second transaction that writes would wait for the first one's handler. */
+static hf_status check_one_writer(struct hf_runtime *runtime, const struct hf_table *table, hf_subscription_options *options, hf_error *err)
+{
+    const struct hf_subscription *other;
+    if (options->workers > 1)
+        return hf__fail(err, HF_INVALID,
+                        "the subscription to table %s is transactional with %zu workers, and SQLite has one writer at a time: set workers to "
+                        "1, or leave transactional out",
+                        table->display, options->workers);
+    pthread_mutex_lock(&runtime->lock);
+    TAILQ_FOREACH (other, &runtime->subscriptions, entry)
+        if (other->options.transactional)
+            break;
+    pthread_mutex_unlock(&runtime->lock);
+    if (other)
+        return hf__fail(err, HF_INVALID,
+                        "the subscriptions to tables %s and %s are transactional, and SQLite has one writer at a time: leave transactional "
+                        "out of one of them",
+                        other->table->display, table->display);
+    options->prefetch = SIZE_MAX; /* while a handler runs no claim can get through */
+    return HF_OK;
+}
+
+static hf_status check_transactional(struct hf_runtime *runtime, const struct hf_table *table, hf_subscription_options *options,
+                                     hf_error *err)
+{
+    bool sqlite = runtime->url->database == HF__SQLITE, named = table->isolation != HF__ISOLATION_DEFAULT;
+    if (!options->transactional && named && hf__table_kind(table) != HF__ROW_LOCK)
+        return hf__fail(err, HF_INVALID,
+                        "table %s: \"isolation\" is the level of a row lock's transaction, or of a transactional subscription's, and there "
+                        "is none here: take it out, or set transactional",
+                        table->display);
+    if (named && sqlite && table->isolation != HF__SERIALIZABLE)
+        return hf__fail(err, HF_INVALID, "table %s: SQLite's transactions are always serializable: take \"isolation\" out", table->display);
+    return options->transactional && sqlite ? check_one_writer(runtime, table, options, err) : HF_OK;
+}
+
+static hf_status subscribe(hf_runtime *runtime, const hf_table *table, const hf_subscription_options *options, hf_handler handler,
+                           hf_batch_handler batch_handler, void *ctx, hf_subscription **out, hf_error *err)
 {
     struct hf_subscription *subscription = NULL;
     hf_subscription_options filled;
     hf_status status = hf__runtime_usable(runtime, err);
-    if (status == HF_OK && (!table || !handler))
+    if (status == HF_OK && (!table || (!handler && !batch_handler)))
         status = hf__fail(err, HF_INVALID, "hf_subscribe needs a table and a handler");
     if (status == HF_OK)
-        status = subscription_options(table, options, &filled, err);
+        status = subscription_options(runtime, table, options, &filled, err);
+    if (status == HF_OK)
+        status = set_batch(table, &filled, batch_handler != NULL, err);
     if (status == HF_OK)
         status = hf__table_fits(table, runtime->url->database, err);
     if (status == HF_OK)
-        status = hf__subscription_new(runtime, table, &filled, handler, ctx, &subscription, err);
+        status = check_transactional(runtime, table, &filled, err);
+    if (status == HF_OK)
+        status = hf__subscription_new(runtime, table, &filled, handler, batch_handler, ctx, &subscription, err);
     if (status == HF_OK)
         status = add(runtime, subscription, err);
     if (status != HF_OK)
@@ -182,6 +252,18 @@ hf_status hf_subscribe(hf_runtime *runtime, const hf_table *table, const hf_subs
     else if (out)
         *out = subscription;
     return status;
+}
+
+hf_status hf_subscribe(hf_runtime *runtime, const hf_table *table, const hf_subscription_options *options, hf_handler handler, void *ctx,
+                       hf_subscription **out, hf_error *err)
+{
+    return subscribe(runtime, table, options, handler, NULL, ctx, out, err);
+}
+
+hf_status hf_subscribe_batch(hf_runtime *runtime, const hf_table *table, const hf_subscription_options *options, hf_batch_handler handler,
+                             void *ctx, hf_subscription **out, hf_error *err)
+{
+    return subscribe(runtime, table, options, NULL, handler, ctx, out, err);
 }
 
 /* ---- the pool ---- */

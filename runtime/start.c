@@ -6,13 +6,29 @@
 
 /* ---- the checks ---- */
 
-static struct hf__cost_input cost_input(const struct hf_subscription *subscription)
+struct hf__cost_input hf__cost_input_for(const struct hf_runtime *runtime, const struct hf_table *table,
+                                         const struct hf_subscription_options *options)
 {
     return (struct hf__cost_input){
-        .kind = hf__table_kind(subscription->table),
-        .database = subscription->runtime->url->database,
-        .workers = subscription->options.workers,
+        .kind = hf__table_kind(table),
+        .database = runtime->url->database,
+        .workers = options->workers,
+        .batch = options->batch,
+        .handler_connections = options->handler_connections,
+        .transactional = options->transactional,
     };
+}
+
+static struct hf__cost_input cost_input(const struct hf_subscription *subscription)
+{
+    return hf__cost_input_for(subscription->runtime, subscription->table, &subscription->options);
+}
+
+/* What a delivery in work holds its connection for. */
+static enum hf__purpose held_as(const struct hf_subscription *subscription)
+{
+    bool process_holds = subscription->lease || subscription->runtime->url->database == HF__SQLITE;
+    return process_holds ? HF__PURPOSE_HANDLER : subscription->strategy->holds;
 }
 
 static void log_findings(struct hf_runtime *runtime, const struct hf__findings *findings)
@@ -78,6 +94,15 @@ static hf_status check(struct hf_runtime *runtime, hf_error *err)
 
 /* ---- the pool's size ---- */
 
+/* What an advisory lock's batches may hold beyond each worker's first row: what is left of the share. Where nothing is held nothing is
+ * short. */
+static void share_extra(struct hf_subscription *subscription, const struct hf__cost_input *input, size_t share)
+{
+    size_t extra = hf__cost_extra_within(input, share);
+    subscription->extra_most = subscription->holds ? extra : subscription->n_workers * (subscription->batch - 1);
+    subscription->runtime->held_allowed += subscription->cost.held_per_delivery * subscription->n_workers + extra;
+}
+
 /* How many workers of a subscription run when the pool is smaller than the sum: each gets its share of it. */
 static void share_pool(struct hf_subscription *subscription, size_t sum)
 {
@@ -90,10 +115,11 @@ static void share_pool(struct hf_subscription *subscription, size_t sum)
     input.workers = hf__cost_workers_within(&input, share);
     pthread_mutex_lock(&subscription->lock); /* the statistics may be asked for already */
     subscription->n_workers = input.workers;
+    subscription->holds = full.held_per_delivery > 0;
+    subscription->held_as = held_as(subscription);
     pthread_mutex_unlock(&subscription->lock);
     subscription->cost = hf__cost_of(&input);
-    subscription->holds = full.held_per_delivery > 0;
-    runtime->held_allowed += subscription->cost.held;
+    share_extra(subscription, &input, share);
     if (subscription->n_workers < subscription->options.workers)
         hf__log(runtime, HF_LOG_WARNING,
                 "%s: pool_size %zu is too small for %zu workers, which hold a connection each (%s): %zu run at once; set pool_size to %zu, "
@@ -115,7 +141,42 @@ static void bound_calls(struct hf_runtime *runtime)
     atomic_store(&runtime->call_limit_ms, limit_ms);
 }
 
-static void size_pool(struct hf_runtime *runtime)
+/* What is lent to handlers leaves the engines what they need: the held ones, the renewers' and, where claims and settles are made on no
+ * held one, another. Handlers that have declared theirs have them for certain, so they may wait while they hold some: nobody else
+ * gets those. */
+static hf_status limit_lending(struct hf_runtime *runtime, size_t reserved, hf_error *err)
+{
+    const struct hf_subscription *subscription;
+    size_t needed = reserved, apart = 0, declared = 0;
+    TAILQ_FOREACH (subscription, &runtime->subscriptions, entry) {
+        needed += subscription->holds ? subscription->n_workers + subscription->extra_most : 0;
+        apart = subscription->cost.claim > 0 ? 1 : apart;
+        declared += subscription->n_workers * subscription->options.handler_connections;
+    }
+    needed += apart;
+    size_t most = runtime->pool_size > needed ? runtime->pool_size - needed : 0;
+    runtime->lending_allowed = most;
+    return hf__lending_limit(&runtime->lending, most, declared <= most ? declared : 0, err);
+}
+
+/* A delivery that holds a connection must leave one for its renewal. */
+static hf_status check_pool(const struct hf_runtime *runtime, hf_error *err)
+{
+    const struct hf_subscription *subscription;
+    TAILQ_FOREACH (subscription, &runtime->subscriptions, entry) {
+        struct hf__cost_input input = cost_input(subscription);
+        input.handler_connections = 0;
+        struct hf__cost cost = hf__cost_of(&input);
+        if (runtime->pool_size < cost.minimum)
+            return hf__fail(err, HF_INVALID,
+                            "table %s: the pool of %zu is too small: a transactional delivery holds a connection and its lease is renewed on "
+                            "another, so set pool_size to %zu at least, or to 0",
+                            subscription->table->display, runtime->pool_size, cost.minimum);
+    }
+    return HF_OK;
+}
+
+static hf_status size_pool(struct hf_runtime *runtime, hf_error *err)
 {
     struct hf_subscription *subscription;
     size_t sum = 0, reserved = 0;
@@ -133,7 +194,10 @@ static void size_pool(struct hf_runtime *runtime)
     TAILQ_FOREACH (subscription, &runtime->subscriptions, entry)
         share_pool(subscription, sum);
     bound_calls(runtime);
-    hf__pool_resize(runtime->pool, runtime->pool_size, reserved < runtime->pool_size ? reserved : runtime->pool_size - 1);
+    reserved = reserved < runtime->pool_size ? reserved : runtime->pool_size - 1;
+    hf__pool_resize(runtime->pool, runtime->pool_size, reserved);
+    hf_status status = check_pool(runtime, err);
+    return status == HF_OK ? limit_lending(runtime, reserved, err) : status;
 }
 
 /* ---- start ---- */
@@ -158,6 +222,7 @@ static void undo(struct hf_runtime *runtime)
         hf__subscription_reset(subscription);
     }
     atomic_store(&runtime->call_limit_ms, runtime->options.statement_timeout_ms);
+    (void)hf__lending_limit(&runtime->lending, SIZE_MAX, 0, NULL); /* as many as are out are never too many */
 }
 
 static hf_status enter(struct hf_runtime *runtime, hf_error *err)
@@ -190,7 +255,9 @@ hf_status hf_runtime_start(hf_runtime *runtime, hf_error *err)
         return status;
     status = check(runtime, err);
     if (status == HF_OK) {
-        size_pool(runtime);
+        status = size_pool(runtime, err);
+    }
+    if (status == HF_OK) {
         status = spawn_all(runtime, err);
     }
     if (status != HF_OK) {

@@ -107,14 +107,12 @@ static void copy_subscription(struct hf_subscription *subscription, struct copy 
     pthread_mutex_unlock(&subscription->lock);
 }
 
-/* Connections held by deliveries in work over deliveries in work, of this strategy: from the ledger, not from the model. */
+/* Connections held by deliveries in work over deliveries in work, held for the same: from the ledger, not from the model. */
 static double held_per_delivery(const struct hf_subscription *subscription, const struct hf__pool_snapshot *pool, double in_work_seconds)
 {
-    enum hf__strategy_kind kind = hf__table_kind(subscription->table);
-    if (kind == HF__LEASE || in_work_seconds <= 0)
+    if (!subscription->holds || in_work_seconds <= 0)
         return 0;
-    enum hf__purpose purpose = kind == HF__ROW_LOCK ? HF__PURPOSE_ROW_LOCK : HF__PURPOSE_ADVISORY_LOCK;
-    return pool->ledger.line[purpose].seconds / in_work_seconds;
+    return pool->ledger.line[subscription->held_as].seconds / in_work_seconds;
 }
 
 static json_t *subscription_tree(struct writer *writer, struct hf_subscription *subscription, const struct copy *copy,
@@ -137,14 +135,14 @@ static json_t *subscription_tree(struct writer *writer, struct hf_subscription *
     return object;
 }
 
-/* The ledger knows purposes, not subscriptions: those of one strategy share its number. */
-static double seconds_of_kind(struct hf_runtime *runtime, const struct copy *copies, enum hf__strategy_kind kind)
+/* The ledger knows purposes, not subscriptions: those that hold for the same purpose share its number. */
+static double seconds_held_as(struct hf_runtime *runtime, const struct copy *copies, const struct hf_subscription *like)
 {
     const struct hf_subscription *subscription;
     double seconds = 0;
     size_t i = 0;
     TAILQ_FOREACH (subscription, &runtime->subscriptions, entry) {
-        if (hf__table_kind(subscription->table) == kind)
+        if (subscription->holds && subscription->held_as == like->held_as)
             seconds += copies[i].in_work_seconds;
         i++;
     }
@@ -158,7 +156,7 @@ static void put_subscriptions(struct writer *writer, json_t *into, struct hf_run
     json_t *list = json_array();
     put(writer, into, "subscriptions", list);
     TAILQ_FOREACH (subscription, &runtime->subscriptions, entry) {
-        double seconds = seconds_of_kind(runtime, copies, hf__table_kind(subscription->table));
+        double seconds = seconds_held_as(runtime, copies, subscription);
         json_t *tree = subscription_tree(writer, subscription, &copies[subscription->index], pool, seconds);
         if (json_array_append_new(list, tree) != 0)
             writer->failed = true;

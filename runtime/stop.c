@@ -109,34 +109,46 @@ static hf_status write_report(struct hf_runtime *runtime, hf_stop_report *into, 
     return HF_OK;
 }
 
+/* False: it is stopped already. */
 static bool become_joiner(struct hf_runtime *runtime)
 {
     pthread_mutex_lock(&runtime->lock);
+    while (runtime->state == HF__RUNTIME_JOINING)
+        (void)hf__gate_wait(&runtime->changed, &runtime->lock, hf__never());
     bool mine = runtime->state == HF__RUNTIME_STOPPING;
     if (mine)
         runtime->state = HF__RUNTIME_JOINING;
-    while (!mine && runtime->state != HF__RUNTIME_STOPPED)
-        (void)hf__gate_wait(&runtime->changed, &runtime->lock, hf__never());
     pthread_mutex_unlock(&runtime->lock);
     return mine;
 }
 
-/* All threads have ended: no connection is left open. */
-static void shut(struct hf_runtime *runtime)
+static void leave(struct hf_runtime *runtime, enum hf__runtime_state state)
+{
+    pthread_mutex_lock(&runtime->lock);
+    runtime->state = state;
+    hf__gate_wake(&runtime->changed);
+    pthread_mutex_unlock(&runtime->lock);
+}
+
+/* All threads have ended: no connection is left open. Returns how many are lent still at the limit: they must come back first. */
+static size_t shut(struct hf_runtime *runtime, struct hf__deadline limit)
 {
     if (!become_joiner(runtime))
-        return;
+        return 0;
     each(runtime, hf__subscription_join);
+    size_t lent = hf__lending_shut(&runtime->lending, hf__passed(limit) ? hf__after_ms(GRACE_MS) : limit);
+    if (lent > 0) {
+        leave(runtime, HF__RUNTIME_STOPPING);
+        return lent;
+    }
     if (runtime->pool) {
         hf__pool_shut(runtime->pool);
         /* Others may still have connections out, for an enqueue: each has a limit. */
         while (!hf__pool_drained(runtime->pool, hf__runtime_deadline(runtime)))
             hf__log(runtime, HF_LOG_WARNING, "the stop waits for connections that are still in use");
     }
-    pthread_mutex_lock(&runtime->lock);
-    runtime->state = HF__RUNTIME_STOPPED;
-    hf__gate_wake(&runtime->changed);
-    pthread_mutex_unlock(&runtime->lock);
+    leave(runtime, HF__RUNTIME_STOPPED);
+    return 0;
 }
 
 hf_status hf_runtime_stop(hf_runtime *runtime, int64_t drain_ms, hf_stop_report *report, hf_error *err)
@@ -152,9 +164,11 @@ hf_status hf_runtime_stop(hf_runtime *runtime, int64_t drain_ms, hf_stop_report 
         each(runtime, hf__subscription_give_up);
         done = wait_ended(runtime, hf__after_ms(GRACE_MS));
     }
-    if (done)
-        shut(runtime);
+    size_t lent = done ? shut(runtime, limit) : 0;
     status = write_report(runtime, report, err);
+    if (status == HF_OK && lent > 0)
+        status = hf__fail(err, HF_TIMEOUT,
+                          "%zu connections of hf_checkout are not back yet: hf_connection_return them, and call hf_runtime_stop again", lent);
     if (status == HF_OK && !done)
         status = hf__fail(err, HF_TIMEOUT,
                           "%zu handlers still run after the drain limit of %lld ms; call hf_runtime_stop again to wait for them",

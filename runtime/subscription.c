@@ -60,7 +60,7 @@ static void init_lists(struct hf_subscription *subscription)
 }
 
 hf_status hf__subscription_new(struct hf_runtime *runtime, const struct hf_table *table, const struct hf_subscription_options *options,
-                               hf_handler handler, void *ctx, struct hf_subscription **out, hf_error *err)
+                               hf_handler handler, hf_batch_handler batch_handler, void *ctx, struct hf_subscription **out, hf_error *err)
 {
     struct hf_subscription *subscription = calloc(1, sizeof *subscription);
     if (!subscription)
@@ -72,6 +72,8 @@ hf_status hf__subscription_new(struct hf_runtime *runtime, const struct hf_table
     }
     subscription->runtime = runtime;
     subscription->handler = handler;
+    subscription->batch_handler = batch_handler;
+    subscription->batch = options->batch;
     subscription->ctx = ctx;
     init_lists(subscription);
     hf_status status = prepare(subscription, table, options, err);
@@ -93,6 +95,16 @@ void hf__subscription_free(struct hf_subscription *subscription)
     free(subscription);
 }
 
+static void free_room(struct hf__worker *worker)
+{
+    for (size_t i = 0; worker->list && i < worker->subscription->batch; i++)
+        hf__delivery_free(worker->list[i]);
+    free(worker->list);
+    free(worker->begun);
+    free(worker->rows);
+    free(worker->changes);
+}
+
 void hf__subscription_reset(struct hf_subscription *subscription)
 {
     pthread_mutex_lock(&subscription->lock); /* a wake may come at any time, and touches no thread from now on */
@@ -100,8 +112,10 @@ void hf__subscription_reset(struct hf_subscription *subscription)
     subscription->scout = NULL;
     TAILQ_INIT(&subscription->idle);
     pthread_mutex_unlock(&subscription->lock);
-    for (size_t i = 0; i < subscription->n_threads; i++)
+    for (size_t i = 0; i < subscription->n_threads; i++) {
         hf__sleeper_destroy(&subscription->workers[i].sleeper);
+        free_room(&subscription->workers[i]);
+    }
     free(subscription->workers);
     subscription->workers = NULL;
     subscription->n_threads = 0;
@@ -170,6 +184,21 @@ static hf_status add_thread(struct hf_subscription *subscription, void (*run)(st
     return HF_OK;
 }
 
+/* A worker, and room for what it runs at once: memory cannot run out between a claim and its settle. */
+static hf_status add_worker(struct hf_subscription *subscription, hf_error *err)
+{
+    struct hf__worker *worker;
+    size_t n = subscription->batch;
+    hf_status status = add_thread(subscription, subscription->lease ? hf__lease_worker : hf__held_worker, &worker, err);
+    if (status != HF_OK)
+        return status;
+    worker->list = calloc(n, sizeof(struct hf_delivery *));
+    worker->begun = calloc(n, sizeof(struct hf_delivery *));
+    worker->rows = calloc(n, sizeof(struct hf__row *));
+    worker->changes = calloc(n, sizeof(struct hf__change));
+    return worker->list && worker->begun && worker->rows && worker->changes ? HF_OK : hf__fail_memory(err);
+}
+
 static hf_status plan_threads(struct hf_subscription *subscription, hf_error *err)
 {
     enum { HELPERS = 4 };
@@ -178,7 +207,7 @@ static hf_status plan_threads(struct hf_subscription *subscription, hf_error *er
         return hf__fail_memory(err);
     hf_status status = HF_OK;
     for (size_t i = 0; status == HF_OK && i < subscription->n_workers; i++)
-        status = add_thread(subscription, subscription->lease ? hf__lease_worker : hf__held_worker, NULL, err);
+        status = add_worker(subscription, err);
     if (status == HF_OK && subscription->lease)
         status = add_thread(subscription, hf__lease_claimer, &subscription->claimer, err);
     if (status == HF_OK && subscription->lease)
@@ -265,8 +294,7 @@ void hf__subscription_give_up(struct hf_subscription *subscription)
     pthread_mutex_lock(&subscription->lock);
     subscription->over = true;
     while ((delivery = TAILQ_FIRST(&subscription->ready))) {
-        TAILQ_REMOVE(&subscription->ready, delivery, queue);
-        subscription->n_ready--;
+        hf__lease_unready(delivery);
         hf__delivery_decide(delivery, HF__UNBEGUN);
     }
     while ((delivery = next_to_flag(subscription))) {
@@ -293,7 +321,7 @@ size_t hf__subscription_running(struct hf_subscription *subscription)
     const struct hf_delivery *delivery;
     pthread_mutex_lock(&subscription->lock);
     TAILQ_FOREACH (delivery, &subscription->work, work)
-        running += delivery->handling;
+        running += delivery->handling && delivery->leads;
     pthread_mutex_unlock(&subscription->lock);
     return running;
 }
@@ -384,6 +412,23 @@ void hf__claim_failed(struct hf_subscription *subscription, hf_status status, co
     if (news)
         hf__log_noise(subscription, &subscription->claim_noise, passing ? HF_LOG_WARNING : HF_LOG_ERROR,
                       "%s: a claim failed and is tried again: %s", subscription->table->display, err->message);
+}
+
+void hf__claim_buried(struct hf_subscription *subscription, size_t buried, const hf_error *refused)
+{
+    const char *table = subscription->table->display;
+    if (buried > 0) {
+        pthread_mutex_lock(&subscription->lock);
+        subscription->count.dead += buried;
+        pthread_mutex_unlock(&subscription->lock);
+        hf__log_noise(subscription, &subscription->dead_noise, HF_LOG_WARNING,
+                      "%s: %zu rows went to the dead letter unrun: their last run ended without an outcome, and max_attempts is used up", table,
+                      buried);
+    }
+    if (refused->status != HF_OK)
+        hf__log_noise(subscription, &subscription->settle_noise, HF_LOG_ERROR,
+                      "%s: a row that has used up max_attempts cannot go to the dead letter, and is tried again later: %s", table,
+                      refused->message);
 }
 
 hf_status hf__claim_clock(struct hf_subscription *subscription, struct hf__conn *conn, hf_error *err)

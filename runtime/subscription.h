@@ -1,5 +1,5 @@
 /* A subscription: a table being worked on. Two engines run it:
- *   held   (worker.c)   row lock and advisory lock: each worker claims, runs and settles one row on one connection
+ *   held   (worker.c)   row lock and advisory lock: each worker claims, runs and settles on one connection one row, or a batch
  *   lease  (lease_*.c)  one claimer, one settler and one renewer serve all workers; no connection is held while a handler runs
  *
  * One mutex guards all of it, deliveries included. It is never held over a call of the user's or of the database's. */
@@ -20,6 +20,7 @@
     X(retried, "rows", "rows put back at once by their handler")                                             \
     X(retried_later, "rows", "rows put back with a delay by their handler")                                  \
     X(rejected, "rows", "rows rejected by their handler")                                                    \
+    X(dead, "rows", "rows moved to the dead letter: rejected, or with all their attempts used up")           \
     X(given_back, "rows", "rows given back at the stop, or because their handler never began")               \
     X(lease_lost, "rows", "rows whose lease was taken by someone else before they were settled")             \
     X(lost, "rows", "rows whose connection was lost, and with it the row")                                   \
@@ -54,6 +55,12 @@ struct hf__worker {
     bool called;   /* held: by a worker that found a row: claim at once */
     bool in_burst; /* held: its turn came because another had found a row */
     TAILQ_ENTRY(hf__worker) idle;
+    /* Of a worker that runs handlers: room for one batch, made before any thread runs. */
+    struct hf_delivery **list;  /* lease: the n that it runs; held: the n that it has claimed, and blank ones behind them */
+    struct hf_delivery **begun; /* held: those of the list whose handler runs */
+    struct hf__row **rows;
+    struct hf__change *changes;
+    size_t n;
 };
 
 TAILQ_HEAD(hf__deliveries, hf_delivery);
@@ -66,7 +73,9 @@ struct hf_subscription {
     struct hf_table *table;
     struct hf_subscription_options options; /* defaults filled in */
     char **groups;                          /* what options.groups points to */
-    hf_handler handler;
+    hf_handler handler;             /* of single deliveries, */
+    hf_batch_handler batch_handler; /* or of several; one of the two is NULL */
+    size_t batch;                   /* rows that a call of the handler gets at most: options.batch, or 1 */
     void *ctx;
     TAILQ_ENTRY(hf_subscription) entry; /* guarded by the runtime's lock */
 
@@ -75,9 +84,11 @@ struct hf_subscription {
     const struct hf__strategy *strategy;
     struct hf__cost cost; /* of the workers that run */
     bool lease;           /* which engine */
-    bool holds;           /* a delivery in work holds a connection */
+    bool holds;           /* a delivery in work holds a connection, */
+    enum hf__purpose held_as; /* for this */
     int64_t lease_ns;
     size_t n_workers;           /* that run: fewer than asked when the pool is too small */
+    size_t extra_most;          /* advisory batches: connections for rows beyond each worker's first, all workers together */
     struct hf__worker *workers; /* the n_workers, then the helpers: claimer, settler, renewer, watchdog */
     size_t n_threads;
     struct hf__worker *claimer, *settler, *renewer, *watchdog; /* NULL: this subscription has none */
@@ -93,6 +104,7 @@ struct hf_subscription {
     int64_t next_poll_ns;
     bool woken;               /* an enqueue: claim now. Stays set until a claim begins, so that none is missed */
     unsigned failures;        /* claims that failed in a row */
+    unsigned openings_failed; /* transactions for handlers that could not be opened, in a row */
     bool wants_room;          /* lease: the claimer sleeps until there is room */
     bool watchdog_idle;       /* the watchdog sleeps until a handler begins */
     struct hf__worker *scout; /* held: the one idle worker that polls, or that is claiming for it */
@@ -100,6 +112,7 @@ struct hf_subscription {
 
     struct hf__deliveries work; /* every delivery that exists */
     size_t n_work, peak_work;
+    size_t extra; /* connections in use of extra_most */
     struct hf__deliveries ready; /* lease: claimed, not begun, in claim order */
     size_t n_ready;
     size_t running;                 /* lease: workers that run a handler */
@@ -114,13 +127,17 @@ struct hf_subscription {
     struct hf__histogram handler_time;
     size_t keyless; /* advisory: due rows that render no key, as last seen */
     int64_t keyless_next_ns, keyless_wait_ns;
-    struct hf__noise claim_noise, settle_noise, renew_noise, handler_noise;
+    struct hf__noise claim_noise, dead_noise, settle_noise, renew_noise, handler_noise;
 };
+
+/* What a subscription with these options, defaults filled in, costs. */
+struct hf__cost_input hf__cost_input_for(const struct hf_runtime *runtime, const struct hf_table *table,
+                                         const struct hf_subscription_options *options);
 
 /* The public hf_subscribe makes one of checked options. */
 HF_CHECKED hf_status hf__subscription_new(struct hf_runtime *runtime, const struct hf_table *table,
-                                          const struct hf_subscription_options *options, hf_handler handler, void *ctx,
-                                          struct hf_subscription **out, hf_error *err);
+                                          const struct hf_subscription_options *options, hf_handler handler,
+                                          hf_batch_handler batch_handler, void *ctx, struct hf_subscription **out, hf_error *err);
 void hf__subscription_free(struct hf_subscription *subscription); /* NULL is allowed; no thread of it runs */
 
 /* Makes the threads, which wait for _go. On an error those that exist have ended. */
@@ -148,6 +165,8 @@ void hf__claim_came_short(struct hf_subscription *subscription, bool empty);
 void hf__claim_due_in(struct hf_subscription *subscription, int64_t delay_us);
 /* Counts and logs a failed claim and puts the next one off. Not locked. */
 void hf__claim_failed(struct hf_subscription *subscription, hf_status status, const hf_error *err);
+/* Counts and logs what a claim did with rows that had used up max_attempts. refused: why one of them could not be moved. Not locked. */
+void hf__claim_buried(struct hf_subscription *subscription, size_t buried, const hf_error *refused);
 /* Measures the clock again when that is due, on the connection of a claim. */
 HF_CHECKED hf_status hf__claim_clock(struct hf_subscription *subscription, struct hf__conn *conn, hf_error *err);
 /* Advisory, after a claim that found nothing: looks for rows that render no key, at growing intervals. Not locked. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/runtime.h"
+#include "runtime/subscription.h"
 
 struct hf__gate_waiter {
     TAILQ_ENTRY(hf__gate_waiter) entry;
@@ -17,7 +17,7 @@ struct start {
     void *arg;
 };
 
-static _Thread_local const struct hf_runtime *handler_of;
+static _Thread_local const struct hf_subscription *handler_of;
 
 hf_status hf__sleeper_init(struct hf__sleeper *sleeper, hf_error *err)
 {
@@ -121,12 +121,17 @@ hf_status hf__thread_start(struct hf_runtime *runtime, pthread_t *out, void (*ru
 
 bool hf__in_handler(const struct hf_runtime *runtime)
 {
-    return handler_of == runtime;
+    return handler_of && handler_of->runtime == runtime;
 }
 
-const struct hf_runtime *hf__mark_handler(const struct hf_runtime *runtime)
+const struct hf_subscription *hf__handler_of(void)
 {
-    const struct hf_runtime *before = handler_of;
-    handler_of = runtime;
+    return handler_of;
+}
+
+const struct hf_subscription *hf__mark_handler(const struct hf_subscription *subscription)
+{
+    const struct hf_subscription *before = handler_of;
+    handler_of = subscription;
     return before;
 }

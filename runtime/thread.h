@@ -11,6 +11,7 @@
 #include "pool/error.h"
 
 struct hf_runtime;
+struct hf_subscription;
 
 /* One thread's place to sleep. Guarded by the mutex that it is used with. */
 struct hf__sleeper {
@@ -38,7 +39,9 @@ HF_CHECKED hf_status hf__thread_start(struct hf_runtime *runtime, pthread_t *out
 
 /* True in a thread that is running a handler (or a callback of a delivery) of the runtime. */
 bool hf__in_handler(const struct hf_runtime *runtime);
+/* The subscription whose handler (or callback) this thread runs; NULL: none. */
+const struct hf_subscription *hf__handler_of(void);
 /* Marks this thread; returns the mark before, to be set again afterwards. */
-const struct hf_runtime *hf__mark_handler(const struct hf_runtime *runtime);
+const struct hf_subscription *hf__mark_handler(const struct hf_subscription *subscription);
 
 #endif

@@ -1,5 +1,7 @@
 /* The held engine: row lock and advisory lock. Each worker claims, runs and settles one row at a time, on one connection that
  * stays with the row while its handler runs (SQLite advisory: the process holds the key, and no connection is held).
+ * A batch of a row lock is claimed at once, held by one connection, and settled at once. A batch of an advisory lock is gathered: each
+ * row after the first on a connection of its own, as many as are free.
  *
  * Of the idle workers one, the scout, polls. When its claim finds a row it makes another idle worker the scout, which claims at
  * once, before it runs its handler; and a worker whose turn came in this way calls a second one. So a burst of rows wakes all
@@ -152,9 +154,10 @@ static void drop_connection(struct hf_delivery *delivery)
 }
 
 /* The settle was sent and not answered: reads the row again on another connection. */
-static hf_status resolve(struct hf_delivery *delivery, struct hf__change *change, hf_error *err)
+hf_status hf__resolve(struct hf_delivery *delivery, struct hf__change *change, hf_error *err)
 {
     struct hf_subscription *subscription = delivery->subscription;
+    bool acked_in_transaction = delivery->in_transaction && change->action == HF__ACK;
     int64_t since = hf__monotonic_ns();
     hf_status status;
     do {
@@ -162,23 +165,26 @@ static hf_status resolve(struct hf_delivery *delivery, struct hf__change *change
         status = settle_connection(delivery, err);
         if (status != HF_OK)
             break;
-        status = subscription->strategy->resolve(subscription->plan, hf__checkout_conn(delivery->checkout), change,
-                                                 hf__call_deadline(subscription), err);
+        struct hf__conn *conn = hf__checkout_conn(delivery->checkout);
+        status = acked_in_transaction
+                     ? hf__transaction_resolve(subscription->plan, conn, change, hf__call_deadline(subscription), err)
+                     : subscription->strategy->resolve(subscription->plan, conn, change, hf__call_deadline(subscription), err);
     } while (status != HF_OK && try_again(delivery, since));
     return status == HF_OK ? change->status : HF_UNKNOWN;
 }
 
-/* Sends the settle. The strategy tries passing failures again by itself; after it has answered the row, or the key, is let go in any case.
- */
-static hf_status send(struct hf_delivery *delivery, hf_error *err)
+/* Sends the settle. The strategy tries passing failures again by itself; after it has answered the rows, or the key, are let go in any
+ * case. */
+static void send(struct hf_delivery *delivery, struct hf__change *changes, size_t n, hf_error *err)
 {
     struct hf_subscription *subscription = delivery->subscription;
-    struct hf__change change = hf__delivery_change(delivery);
     delivery->sent = true;
     hf__checkout_purpose(delivery->checkout, HF__PURPOSE_SETTLE);
-    (void)subscription->strategy->settle(subscription->plan, hf__checkout_conn(delivery->checkout), &change, 1,
+    (void)subscription->strategy->settle(subscription->plan, hf__checkout_conn(delivery->checkout), changes, n,
                                          hf__call_deadline(subscription), err);
-    return change.status == HF_UNKNOWN ? resolve(delivery, &change, err) : change.status;
+    for (size_t i = 0; i < n; i++)
+        if (changes[i].status == HF_UNKNOWN)
+            changes[i].status = hf__resolve(delivery, &changes[i], err);
 }
 
 static bool is_lost(struct hf_delivery *delivery)
@@ -189,66 +195,110 @@ static bool is_lost(struct hf_delivery *delivery)
     return lost;
 }
 
-static hf_status settle(struct hf_delivery *delivery, hf_error *err)
+/* HF_OK: there is a connection to settle on, and it still holds the row. */
+static hf_status ready_to_settle(struct hf_delivery *delivery, hf_error *err)
+{
+    if (!delivery->checkout)
+        return settle_connection(delivery, err);
+    bool held = hf__checkout_unpin(delivery->checkout);
+    if (held && !is_lost(delivery))
+        return HF_OK;
+    return hf__fail(err, HF_LOST,
+                    "the connection that held row %s of table %s was lost while its handler ran; the database gave the row back",
+                    delivery->row->id_text, delivery->subscription->table->display);
+}
+
+/* Fills the changes of the delivery and its mates. Returns how many they are. */
+static size_t list_changes(struct hf_delivery *delivery, struct hf__change *changes)
+{
+    size_t n = 0;
+    for (; delivery; delivery = delivery->mate)
+        changes[n++] = hf__delivery_change(delivery);
+    return n;
+}
+
+static void settle(struct hf_delivery *delivery, struct hf__change *changes, size_t n, hf_error *err)
+{
+    hf_status status = ready_to_settle(delivery, err);
+    if (status == HF_OK && delivery->in_transaction) {
+        if (hf__transaction_end(delivery, changes, err))
+            return;
+        changes[0] = hf__delivery_change(delivery);
+    }
+    if (status == HF_OK)
+        send(delivery, changes, n, err);
+    for (size_t i = 0; i < n && status != HF_OK; i++)
+        changes[i].status = status;
+}
+
+static void finish_all(struct hf_delivery *delivery, const struct hf__change *changes, const hf_error *err)
 {
     struct hf_subscription *subscription = delivery->subscription;
-    const char *id = delivery->row->id_text, *table = subscription->table->display;
-    if (!delivery->checkout)
-        return settle_connection(delivery, err) == HF_OK ? send(delivery, err) : err->status;
-    bool held = hf__checkout_unpin(delivery->checkout);
-    if (!held || is_lost(delivery))
-        return hf__fail(err, HF_LOST,
-                        "the connection that held row %s of table %s was lost while its handler ran; the database gave the row back", id,
-                        table);
-    return send(delivery, err);
+    struct hf_delivery *each = delivery;
+    for (size_t i = 0; each; each = each->mate, i++) {
+        each->dead = changes[i].dead;
+        hf__delivery_report(each, changes[i].status, err);
+    }
+    pthread_mutex_lock(&subscription->lock);
+    for (size_t i = 0; delivery; delivery = delivery->mate)
+        hf__delivery_finish(delivery, changes[i++].status, err);
+    pthread_mutex_unlock(&subscription->lock);
 }
 
 void hf__held_settle(struct hf_delivery *delivery)
 {
     struct hf_subscription *subscription = delivery->subscription;
+    struct hf__change *changes = delivery->holder->changes;
     hf_error err = {.status = HF_OK};
-    hf_status status = settle(delivery, &err);
-    if (status != HF_OK) {
+    bool done = true;
+    size_t n = list_changes(delivery, changes);
+    settle(delivery, changes, n, &err);
+    for (size_t i = 0; i < n; i++)
+        done = done && changes[i].status == HF_OK;
+    if (!done) {
         /* What still stands on this connection, a lock or a transaction, must not reach its next user. */
         if (delivery->checkout)
             hf__checkout_conn(delivery->checkout)->retire = true;
         drop_connection(delivery);
         if (subscription->strategy->forget && !delivery->sent)
             subscription->strategy->forget(subscription->plan, delivery->row);
+    } else if (delivery->exposed) {
+        drop_connection(delivery); /* its session is reset before anybody's next use */
     }
-    hf__delivery_report(delivery, status, &err);
-    pthread_mutex_lock(&subscription->lock);
-    hf__delivery_finish(delivery, status, &err);
-    pthread_mutex_unlock(&subscription->lock);
+    finish_all(delivery, changes, &err);
 }
 
-/* ---- one delivery ---- */
+/* ---- deliveries ---- */
 
 static void on_lost(void *ctx)
 {
     struct hf_delivery *delivery = ctx;
     struct hf_subscription *subscription = delivery->subscription;
     pthread_mutex_lock(&subscription->lock);
-    delivery->lost = true;
-    hf__delivery_cancel(delivery, HF_CANCEL_LOST);
+    for (; delivery; delivery = delivery->mate) {
+        delivery->lost = true;
+        hf__delivery_cancel(delivery, HF_CANCEL_LOST);
+    }
     pthread_mutex_unlock(&subscription->lock);
 }
 
-/* More connections that hold rows than the cost model allows would be a bug of ours: it is counted, and said with the purposes. */
-static void check_model(struct hf_subscription *subscription)
+/* The ledger does not tell a transaction of a lease from what hf_checkout lends, which has a bound of its own. */
+void hf__check_model(struct hf_subscription *subscription)
 {
     struct hf_runtime *runtime = subscription->runtime;
-    size_t rows = hf__pool_in_use(runtime->pool, HF__PURPOSE_ROW_LOCK), keys = hf__pool_in_use(runtime->pool, HF__PURPOSE_ADVISORY_LOCK);
-    if (rows + keys <= runtime->held_allowed)
+    size_t rows = hf__pool_in_use(runtime->pool, HF__PURPOSE_ROW_LOCK), keys = hf__pool_in_use(runtime->pool, HF__PURPOSE_ADVISORY_LOCK),
+           handlers = hf__pool_in_use(runtime->pool, HF__PURPOSE_HANDLER);
+    if (rows + keys + handlers <= runtime->held_allowed + runtime->lending_allowed)
         return;
     atomic_fetch_add(&runtime->model_exceeded, 1);
     hf__log_noise(
         subscription, &subscription->claim_noise, HF_LOG_ERROR,
-        "the cost model allows %zu connections to hold rows, but the ledger shows row_lock %zu and advisory_lock %zu: please report this",
-        runtime->held_allowed, rows, keys);
+        "the cost model allows %zu connections to hold rows and %zu to be lent to handlers, but the ledger shows row_lock %zu, advisory_lock "
+        "%zu and handler %zu: please report this",
+        runtime->held_allowed, runtime->lending_allowed, rows, keys, handlers);
 }
 
-/* The row's connection stays with the row, or goes back at once where the process holds it. */
+/* The connection stays with the row, and its mates, or goes back at once where the process holds it. */
 static void hold(struct hf_delivery *delivery, struct claim *claim)
 {
     struct hf_subscription *subscription = delivery->subscription;
@@ -256,24 +306,31 @@ static void hold(struct hf_delivery *delivery, struct claim *claim)
         let_go(claim);
         return;
     }
-    hf__checkout_purpose(claim->checkout, subscription->strategy->holds);
+    hf__checkout_purpose(claim->checkout, subscription->held_as);
     delivery->checkout = claim->checkout;
     claim->checkout = NULL;
     hf__checkout_pin(delivery->checkout, on_lost, delivery);
-    check_model(subscription);
+    hf__check_model(subscription);
 }
 
-/* Under the lock: begins, or when the stop came first decides that the row goes back unrun. */
-static bool begin(struct hf__worker *worker, struct hf_delivery *delivery, struct hf__row *row)
+/* Begins what was claimed, or when the stop came first decides that it goes back unrun. Returns how many have begun. */
+static size_t begin(struct hf__worker *worker)
 {
     struct hf_subscription *subscription = worker->subscription;
-    hf__delivery_fill(delivery, row);
-    pass_scout(worker);
-    if (!subscription->stopping)
+    size_t begun = 0;
+    pthread_mutex_lock(&subscription->lock);
+    for (size_t i = 0; i < worker->n; i++) {
+        struct hf_delivery *delivery = worker->list[i];
+        if (subscription->stopping) {
+            hf__delivery_decide(delivery, HF__UNBEGUN);
+            continue;
+        }
         hf__delivery_begin(delivery);
-    else
-        hf__delivery_decide(delivery, HF__UNBEGUN);
-    return delivery->state == HF__DELIVERY_RUNNING;
+        delivery->leads = begun == 0;
+        worker->begun[begun++] = delivery;
+    }
+    pthread_mutex_unlock(&subscription->lock);
+    return begun;
 }
 
 /* And until who settled it has let go of it: once its worker has ended nothing keeps the subscription for that thread. */
@@ -287,77 +344,75 @@ static void wait_until_settled(struct hf_delivery *delivery)
     pthread_mutex_unlock(&subscription->lock);
 }
 
-/* Drops the row's reference and the worker's. */
-static void finish(struct hf_delivery *delivery, bool begun)
+/* Under the lock: drops the row's reference, and the worker's. Returns the delivery when it is to be freed. */
+static struct hf_delivery *leave(struct hf_delivery *delivery)
 {
-    struct hf_subscription *subscription = delivery->subscription;
-    pthread_mutex_lock(&subscription->lock);
+    bool begun = delivery->begun_ns != 0;
     struct hf_delivery *last = hf__delivery_unref(delivery);
-    if (begun && !last)
-        last = hf__delivery_unref(delivery);
-    pthread_mutex_unlock(&subscription->lock);
-    hf__delivery_free(last);
+    return begun && !last ? hf__delivery_unref(delivery) : last;
 }
 
-static void deliver(struct hf__worker *worker, struct claim *claim, struct hf_delivery *delivery, struct hf__row *row)
+/* The worker is done with what it claimed. */
+static void finish(struct hf__worker *worker, struct claim *claim)
 {
     struct hf_subscription *subscription = worker->subscription;
+    claim->checkout = worker->list[0]->checkout; /* NULL unless it is fit for the next claim */
     pthread_mutex_lock(&subscription->lock);
-    bool begun = begin(worker, delivery, row);
+    subscription->extra -= subscription->strategy->kind == HF__ADVISORY_LOCK ? worker->n - 1 : 0;
+    for (size_t i = 0; i < worker->n; i++)
+        worker->list[i] = leave(worker->list[i]);
     pthread_mutex_unlock(&subscription->lock);
-    hold(delivery, claim);
-    if (!begun || hf__delivery_run(delivery))
+    for (; worker->n > 0; worker->n--) {
+        hf__delivery_free(worker->list[worker->n - 1]);
+        worker->list[worker->n - 1] = NULL;
+    }
+}
+
+/* Transactional: opens what the handler writes through. False: the row goes back unbegun. */
+static bool open_transaction(struct hf_delivery *delivery)
+{
+    if (!delivery->subscription->options.transactional)
+        return true;
+    (void)hf__checkout_unpin(delivery->checkout); /* whether it is lost shows next */
+    if (!hf__transaction_begin(delivery))
+        return false;
+    hf__checkout_pin(delivery->checkout, on_lost, delivery);
+    return true;
+}
+
+/* Runs and settles a single row. */
+static void run_one(struct hf_delivery *delivery, bool begun)
+{
+    if (!begun || !open_transaction(delivery) || hf__delivery_run(delivery))
         hf__held_settle(delivery);
     else
         wait_until_settled(delivery);
-    claim->checkout = delivery->checkout; /* NULL unless it is fit for the next claim */
-    finish(delivery, begun);
+}
+
+static void run_batch(struct hf__worker *worker, size_t begun)
+{
+    if (begun > 0)
+        hf__batch_run(worker->begun, begun);
+    hf__held_settle(worker->list[0]);
+    for (size_t i = 1; i < worker->n; i++) {
+        if (worker->list[i - 1]->mate == worker->list[i])
+            continue;
+        hf__held_settle(worker->list[i]);
+        drop_connection(worker->list[i]);
+    }
+}
+
+static void deliver(struct hf__worker *worker, struct claim *claim)
+{
+    size_t begun = begin(worker);
+    if (worker->subscription->batch > 1)
+        run_batch(worker, begun);
+    else
+        run_one(worker->list[0], begun > 0);
+    finish(worker, claim);
 }
 
 /* ---- claiming ---- */
-
-static hf_status claim_row(struct hf_subscription *subscription, struct claim *claim, struct hf__row **row, hf_error *err)
-{
-    struct hf__row *rows[1] = {NULL};
-    struct hf__claim ask = {.limit = 1};
-    size_t n = 0;
-    struct hf__conn *conn = hf__checkout_conn(claim->checkout);
-    hf_status status = hf__claim_clock(subscription, conn, err);
-    if (status != HF_OK)
-        return status;
-    pthread_mutex_lock(&subscription->lock);
-    bool stopping = subscription->stopping;
-    subscription->count.claims += !stopping;
-    pthread_mutex_unlock(&subscription->lock);
-    if (!stopping)
-        status = subscription->strategy->claim(subscription->plan, conn, &ask, hf__call_deadline(subscription), rows, &n, err);
-    *row = status == HF_OK && n > 0 ? rows[0] : NULL;
-    if (status == HF_OK && n == 0 && !stopping)
-        status = hf__look_for_keyless(subscription, conn, err);
-    return status;
-}
-
-/* Claims, and runs what it finds. False: there is nothing, or it failed. */
-static bool claim_and_run(struct hf__worker *worker, struct claim *claim)
-{
-    struct hf_subscription *subscription = worker->subscription;
-    hf_error err = {.status = HF_OK};
-    struct hf__row *row = NULL;
-    struct hf_delivery *delivery = hf__delivery_new(subscription);
-    hf_status status = delivery ? connect_claim(subscription, claim, &err) : hf__fail_memory(&err);
-    if (status == HF_OK)
-        status = claim_row(subscription, claim, &row, &err);
-    if (delivery && row) {
-        deliver(worker, claim, delivery, row);
-        return true;
-    }
-    hf__delivery_free(delivery);
-    if (status == HF_OK)
-        found_nothing(worker);
-    else
-        hf__claim_failed(subscription, status, &err);
-    return false;
-}
 
 static bool goes_on(struct hf_subscription *subscription)
 {
@@ -365,6 +420,128 @@ static bool goes_on(struct hf_subscription *subscription)
     bool stopping = subscription->stopping;
     pthread_mutex_unlock(&subscription->lock);
     return !stopping;
+}
+
+/* Blank deliveries, so that memory cannot run out after a claim. Returns how many there are. */
+static size_t provide(struct hf__worker *worker)
+{
+    size_t n = 0;
+    for (; n < worker->subscription->batch; n++)
+        if (!worker->list[n] && !(worker->list[n] = hf__delivery_new(worker->subscription)))
+            break;
+    return n;
+}
+
+static bool count_claim(struct hf_subscription *subscription)
+{
+    pthread_mutex_lock(&subscription->lock);
+    bool go = !subscription->stopping;
+    subscription->count.claims += go;
+    pthread_mutex_unlock(&subscription->lock);
+    return go;
+}
+
+/* Takes the rows over, as mates that this connection holds. */
+static void receive(struct hf__worker *worker, size_t n, struct claim *claim)
+{
+    struct hf_subscription *subscription = worker->subscription;
+    struct hf_delivery **list = worker->list + worker->n;
+    pthread_mutex_lock(&subscription->lock);
+    for (size_t i = 0; i < n; i++) {
+        list[i]->holder = worker;
+        list[i]->mate = i + 1 < n ? list[i + 1] : NULL;
+        hf__delivery_fill(list[i], worker->rows[i]);
+    }
+    if (worker->n == 0)
+        pass_scout(worker);
+    worker->n += n;
+    pthread_mutex_unlock(&subscription->lock);
+    hold(list[0], claim);
+}
+
+/* Claims up to so many rows on this connection, which then holds them; *n is how many they are. */
+static hf_status claim_rows(struct hf__worker *worker, struct claim *claim, size_t most, size_t *n, hf_error *err)
+{
+    struct hf_subscription *subscription = worker->subscription;
+    struct hf__conn *conn = hf__checkout_conn(claim->checkout);
+    hf_error refused = {.status = HF_OK};
+    struct hf__claim ask = {.limit = most, .refused = &refused};
+    *n = 0;
+    hf_status status = hf__claim_clock(subscription, conn, err);
+    if (status != HF_OK || !count_claim(subscription))
+        return status;
+    status = subscription->strategy->claim(subscription->plan, conn, &ask, hf__call_deadline(subscription), worker->rows, n, err);
+    hf__claim_buried(subscription, ask.buried, &refused);
+    if (status != HF_OK)
+        *n = 0;
+    else if (*n > 0)
+        receive(worker, *n, claim);
+    else if (worker->n == 0)
+        status = hf__look_for_keyless(subscription, conn, err);
+    return status;
+}
+
+/* Under the lock: another connection for a batch, of those that are not kept for others. */
+static bool may_gather(struct hf_subscription *subscription)
+{
+    pthread_mutex_lock(&subscription->lock);
+    bool may = !subscription->stopping && subscription->extra < subscription->extra_most;
+    subscription->extra += may;
+    pthread_mutex_unlock(&subscription->lock);
+    return may;
+}
+
+static void gathered_none(struct hf_subscription *subscription, bool empty)
+{
+    pthread_mutex_lock(&subscription->lock);
+    subscription->extra--;
+    subscription->count.empty_claims += empty;
+    pthread_mutex_unlock(&subscription->lock);
+}
+
+/* Another row of a batch, on a connection that is free now. */
+static bool gather_one(struct hf__worker *worker)
+{
+    struct hf_subscription *subscription = worker->subscription;
+    struct claim claim = {NULL, 0};
+    hf_error err = {.status = HF_OK};
+    size_t n = 0;
+    if (!may_gather(subscription))
+        return false;
+    hf_status status =
+        hf__pool_try_acquire(subscription->runtime->pool, HF__PURPOSE_CLAIM, hf__call_deadline(subscription), &claim.checkout, &err);
+    bool asked = status == HF_OK && claim.checkout; /* a connection that cannot be had is none that is free */
+    if (asked)
+        status = claim_rows(worker, &claim, 1, &n, &err);
+    let_go(&claim);
+    if (n == 0)
+        gathered_none(subscription, asked && status == HF_OK);
+    if (asked && status != HF_OK)
+        hf__claim_failed(subscription, status, &err);
+    return n > 0;
+}
+
+/* Claims, and runs what it finds. False: there is nothing, or it failed. */
+static bool claim_and_run(struct hf__worker *worker, struct claim *claim)
+{
+    struct hf_subscription *subscription = worker->subscription;
+    bool gathers = subscription->strategy->kind == HF__ADVISORY_LOCK;
+    hf_error err = {.status = HF_OK};
+    size_t n = 0, most = provide(worker);
+    hf_status status = most > 0 ? connect_claim(subscription, claim, &err) : hf__fail_memory(&err);
+    if (status == HF_OK)
+        status = claim_rows(worker, claim, gathers ? 1 : most, &n, &err);
+    if (n > 0) {
+        while (gathers && worker->n < most && gather_one(worker))
+            continue;
+        deliver(worker, claim);
+        return true;
+    }
+    if (status == HF_OK)
+        found_nothing(worker);
+    else
+        hf__claim_failed(subscription, status, &err);
+    return false;
 }
 
 void hf__held_worker(struct hf__worker *worker)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "strategies/plan.h"
+#include "strategies/dead_letter.h"
 
 extern const struct hf__strategy hf__advisory_lock;
 
@@ -17,7 +17,9 @@ struct search {
     char *excluded[HF__LIST_MAX]; /* keys known to be held, by us or elsewhere */
     size_t n_excluded;
     size_t passed; /* candidates behind which to go on, once no more keys can be left out */
+    size_t buried; /* candidates that went to the dead letter */
     struct hf__row *found;
+    struct hf__claim *ask;
     hf_error *err;
 };
 
@@ -58,7 +60,7 @@ static void release_lock(struct hf__plan *plan, struct hf__conn *conn, const cha
         conn->retire = true;
 }
 
-static void unlock(struct hf__plan *plan, struct hf__conn *conn, const char *key, struct hf__deadline deadline)
+void hf__advisory_unlock(struct hf__plan *plan, struct hf__conn *conn, const char *key, struct hf__deadline deadline)
 {
     release_lock(plan, conn, key, deadline);
     hf__keys_drop(plan->keys, key);
@@ -91,6 +93,45 @@ static void exclude(struct search *search, const char *key)
     char *copy = strdup(key);
     if (copy)
         search->excluded[search->n_excluded++] = copy;
+}
+
+/* ---- one change ---- */
+
+/* In a transaction of its own where it must be all or nothing. *unknown: it may have taken effect although it failed. */
+static hf_status try_change(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, bool *unknown,
+                            struct hf__deadline deadline, hf_error *err)
+{
+    bool transaction = hf__move_needs_transaction(plan, change);
+    enum hf__isolation level = plan->dialect->one_writer ? HF__ISOLATION_DEFAULT : HF__READ_COMMITTED;
+    hf_status status = transaction ? hf__conn_begin(conn, level, plan->table->mode, deadline, err) : HF_OK;
+    if (status == HF_OK)
+        status = hf__change_one(plan, conn, change, HF_LOST, deadline, err);
+    *unknown = !transaction;
+    if (status == HF_OK && transaction) {
+        *unknown = true;
+        status = hf__conn_commit(conn, deadline, err);
+    }
+    bool open = !conn->lost && hf__conn_transaction(conn) != HF__TX_NONE;
+    if (open && hf__conn_rollback(conn, deadline, NULL) != HF_OK)
+        conn->retire = true;
+    return status;
+}
+
+/* HF_UNKNOWN when its answer never came. */
+static hf_status write_change(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, struct hf__deadline deadline,
+                              hf_error *err)
+{
+    unsigned attempt = 0;
+    bool unknown;
+    /* The take has counted, so a retry, and a row given back, say nothing to the database but the reason. */
+    if (change->action == HF__RETRY && !change->reason && !hf__goes_dead(plan, change))
+        return HF_OK;
+    hf_status status;
+    do {
+        status = try_change(plan, conn, change, &unknown, deadline, err);
+    } while (status == HF_TRANSIENT && !conn->lost && attempt < 8 && hf__backoff(attempt++, deadline));
+    bool no_answer = (status == HF_LOST || status == HF_TIMEOUT) && conn->lost;
+    return no_answer && unknown ? HF_UNKNOWN : status;
 }
 
 /* ---- the take ---- */
@@ -127,6 +168,30 @@ static hf_status take(struct search *search, const struct hf__row *candidate)
     return status;
 }
 
+/* The row is under its lock and its last run ended without an outcome: it goes to the dead letter and the search goes on. One that cannot be
+ * moved is put out of the way of the others of its key. */
+static void bury_found(struct search *search)
+{
+    struct hf__plan *plan = search->plan;
+    struct hf__row *row = search->found;
+    hf_error why = {.status = HF_OK};
+    char say[HF__USED_UP_TEXT];
+    struct hf__change change = hf__used_up_change(plan, row, say);
+    hf_status status = write_change(plan, search->conn, &change, search->deadline, &why);
+    if (status == HF_OK) {
+        search->ask->buried++;
+        search->buried++;
+    } else {
+        hf__note_refused(search->ask, &why);
+        if (!search->conn->lost && hf__set_aside(plan, search->conn, row, search->deadline, NULL) != HF_OK)
+            search->conn->retire = true;
+        exclude(search, row->key);
+    }
+    hf__advisory_unlock(plan, search->conn, row->key, search->deadline);
+    hf__row_free(row);
+    search->found = NULL;
+}
+
 static hf_status try_candidate(struct search *search, const struct hf__row *candidate)
 {
     bool ours;
@@ -139,7 +204,9 @@ static hf_status try_candidate(struct search *search, const struct hf__row *cand
     }
     status = take(search, candidate);
     if (!search->found)
-        unlock(search->plan, search->conn, candidate->key, search->deadline);
+        hf__advisory_unlock(search->plan, search->conn, candidate->key, search->deadline);
+    else if (hf__used_up(search->plan, search->found))
+        bury_found(search);
     return status;
 }
 
@@ -192,7 +259,7 @@ static hf_status search_round(struct search *search, bool *more)
     hf__rows_init(&rows);
     hf_status status = read_candidates(search, &rows);
     *more = status == HF_OK && rows.count == CANDIDATES;
-    size_t excluded = search->n_excluded;
+    size_t excluded = search->n_excluded, buried = search->buried;
     for (size_t r = 0; status == HF_OK && r < rows.count && !search->found; r++) {
         struct hf__row *candidate = candidate_of(search->plan, &rows, r);
         if (!candidate)
@@ -201,8 +268,9 @@ static hf_status search_round(struct search *search, bool *more)
             status = try_candidate(search, candidate);
         free(candidate);
     }
+    buried = search->buried - buried;
     if (search->n_excluded == excluded)
-        search->passed += rows.count;
+        search->passed += rows.count - buried;
     hf__rows_free(&rows);
     return status;
 }
@@ -210,8 +278,7 @@ static hf_status search_round(struct search *search, bool *more)
 static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, struct hf__claim *ask, struct hf__deadline deadline,
                        struct hf__row **rows, size_t *n, hf_error *err)
 {
-    struct search search = {.plan = plan, .conn = conn, .deadline = deadline, .err = err};
-    (void)ask; /* a session holds one key */
+    struct search search = {.plan = plan, .conn = conn, .deadline = deadline, .ask = ask, .err = err}; /* a session holds one key */
     *n = 0;
     long held = hf__keys_list(plan->keys, search.excluded, HF__LIST_MAX);
     if (held < 0)
@@ -232,31 +299,15 @@ static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, struct hf__
 
 /* ---- settle ---- */
 
-static hf_status write_change(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, struct hf__deadline deadline,
-                              hf_error *err)
-{
-    unsigned attempt = 0;
-    /* The take has counted, so a retry, and a row given back, say nothing to the database but the reason. */
-    if (change->action == HF__RETRY && !change->reason)
-        return HF_OK;
-    hf_status status;
-    do {
-        status = hf__change_one(plan, conn, change, HF_LOST, deadline, err);
-    } while (status == HF_TRANSIENT && !conn->lost && attempt < 8 && hf__backoff(attempt++, deadline));
-    return status;
-}
-
 static hf_status settle(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *changes, size_t n, struct hf__deadline deadline,
                         hf_error *err)
 {
     hf_status first = HF_OK;
     for (size_t i = 0; i < n; i++) {
         struct hf__change *change = &changes[i];
-        hf_status status = write_change(plan, conn, change, deadline, err);
-        bool no_answer = (status == HF_LOST || status == HF_TIMEOUT) && conn->lost;
-        change->status = no_answer ? HF_UNKNOWN : status;
-        unlock(plan, conn, change->row->key, deadline);
-        if (status != HF_OK && !(status == HF_LOST && !no_answer) && first == HF_OK)
+        change->status = write_change(plan, conn, change, deadline, err);
+        hf__advisory_unlock(plan, conn, change->row->key, deadline);
+        if (change->status != HF_OK && (change->status != HF_LOST || conn->lost) && first == HF_OK)
             first = change->status;
     }
     return first;
@@ -293,10 +344,11 @@ static hf_status resolve(struct hf__plan *plan, struct hf__conn *conn, struct hf
         status = hf__read_row(plan, conn, change->row, deadline, &seen, err);
     if (status != HF_OK || !ended)
         return status;
-    bool acks = change->action == HF__ACK || change->action == HF__REJECT;
+    bool dead = hf__goes_dead(plan, change), leaves = dead || hf__is_ack(plan, change);
+    change->dead = dead;
     bool same = seen.found && !seen.processed && (seen.stored == 0 || seen.stored == hf__stored_attempt(plan, change->row));
-    if (acks)
-        change->status = !seen.found || seen.processed ? HF_OK : HF_LOST;
+    if (leaves)
+        change->status = !seen.found || seen.processed || (dead && seen.dead) ? HF_OK : HF_LOST;
     else if (change->action == HF__RETRY_AFTER)
         change->status = same ? HF_LOST : HF_UNKNOWN;
     else

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "strategies/plan.h"
+#include "strategies/dead_letter.h"
 #include "strategies/reason.h"
 
 bool hf__backoff(unsigned attempt, struct hf__deadline deadline)
@@ -37,30 +37,40 @@ static const struct hf__rendered *statement_for(const struct hf__plan *plan, enu
     return NULL;
 }
 
-hf_status hf__change_one(struct hf__plan *plan, struct hf__conn *conn, const struct hf__change *change, hf_status gone,
-                         struct hf__deadline deadline, hf_error *err)
+static hf_status change_here(struct hf__plan *plan, struct hf__conn *conn, const struct hf__change *change,
+                             const struct hf__rendered *statement, struct hf__args *args, hf_status gone, struct hf__deadline deadline,
+                             hf_error *err)
 {
-    const struct hf__rendered *statement = statement_for(plan, change->action);
-    if (!statement->text)
-        return HF_OK; /* nothing to write: letting go of the row is all */
-    struct hf__args args;
     struct hf__rows rows;
     char *reason = NULL;
-    int64_t now_us = hf__clock_now_us(plan->clock);
-    hf__plan_args(plan, &args, now_us);
-    hf__args_row(plan, &args, change->row);
-    args.one[HF__P_DUE] = hf__time_us(hf__round_up(now_us + change->delay_us, plan->due_unit_us));
     hf_status status = hf__reason_for(plan->role[HF__ROLE_LAST_ERROR], change->reason, change->reason_len, &reason, err);
     if (status != HF_OK)
         return status;
-    args.one[HF__P_REASON] = hf__text(reason);
+    args->one[HF__P_REASON] = hf__text(reason);
     hf__rows_init(&rows);
-    status = hf__sql_run(conn, statement, &args, &rows, deadline, err);
+    status = hf__sql_run(conn, statement, args, &rows, deadline, err);
     if (status == HF_OK && rows.matched != 1)
         status = hf__fail(err, gone, "table %s: row %s is no longer ours, nothing was changed", plan->table->display, change->row->id_text);
     hf__rows_free(&rows);
     free(reason);
     return status;
+}
+
+hf_status hf__change_one(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, hf_status gone,
+                         struct hf__deadline deadline, hf_error *err)
+{
+    const struct hf__rendered *statement = statement_for(plan, change->action);
+    struct hf__args args;
+    int64_t now_us = hf__clock_now_us(plan->clock);
+    change->dead = hf__goes_dead(plan, change);
+    if (!change->dead && !statement->text)
+        return HF_OK; /* nothing to write: letting go of the row is all */
+    hf__plan_args(plan, &args, now_us);
+    hf__args_row(plan, &args, change->row);
+    hf__args_delay(plan, &args, now_us, change->delay_us);
+    if (change->dead)
+        return hf__bury(plan, conn, change, &args, gone, deadline, err);
+    return change_here(plan, conn, change, statement, &args, gone, deadline, err);
 }
 
 hf_status hf__read_row(struct hf__plan *plan, struct hf__conn *conn, const struct hf__row *row, struct hf__deadline deadline,
@@ -84,6 +94,8 @@ hf_status hf__read_row_with(struct hf__plan *plan, struct hf__conn *conn, const 
         seen->processed = hf__cell(&rows, 0, 0)->type != HF__NULL;
         (void)hf__value_time(hf__cell(&rows, 0, 1), &seen->token_us);
         (void)hf__value_int(hf__cell(&rows, 0, 2), &seen->stored);
+        int64_t dead;
+        seen->dead = hf__value_int(hf__cell(&rows, 0, 3), &dead) && dead == 1;
     }
     hf__rows_free(&rows);
     return status;

@@ -33,10 +33,30 @@ void hf__put_unfinished(struct hf__sql *sql, const struct hf__plan *plan, bool *
     hf__sql_put(sql, " IS NULL");
 }
 
+/* All groups but the dead letters'. A row without a group is in none of them. */
+static void put_not_dead(struct hf__sql *sql, const struct hf__plan *plan, bool *any)
+{
+    bool nullable = plan->role[HF__ROLE_GROUP]->nullable;
+    hf__put_and(sql, any);
+    if (nullable) {
+        hf__sql_put(sql, "(");
+        hf__sql_name(sql, HF__COLUMN(plan, GROUP));
+        hf__sql_put(sql, " IS NULL OR ");
+    }
+    hf__sql_name(sql, HF__COLUMN(plan, GROUP));
+    hf__sql_put(sql, " <> ");
+    hf__sql_bind(sql, HF__P_DEAD);
+    if (nullable)
+        hf__sql_put(sql, ")");
+}
+
 void hf__put_groups(struct hf__sql *sql, const struct hf__plan *plan, bool *any)
 {
-    if (plan->n_groups == 0)
+    if (plan->n_groups == 0) {
+        if (plan->table->dead_group)
+            put_not_dead(sql, plan, any);
         return;
+    }
     hf__put_and(sql, any);
     hf__sql_name(sql, HF__COLUMN(plan, GROUP));
     if (plan->n_groups == 1) {
@@ -48,9 +68,43 @@ void hf__put_groups(struct hf__sql *sql, const struct hf__plan *plan, bool *any)
     }
 }
 
-/* A column that cannot be NULL gets the bare comparison, which is a range of the index. */
-static void put_passed(struct hf__sql *sql, const struct hf__column *column, const char *name, bool *any)
+void hf__put_is_dead(struct hf__sql *sql, const struct hf__plan *plan)
 {
+    if (!plan->table->dead_group) {
+        hf__sql_put(sql, "NULL");
+        return;
+    }
+    hf__sql_put(sql, "CASE WHEN ");
+    hf__sql_name(sql, HF__COLUMN(plan, GROUP));
+    hf__sql_put(sql, " = ");
+    hf__sql_bind(sql, HF__P_DEAD);
+    hf__sql_put(sql, " THEN 1 ELSE 0 END");
+}
+
+void hf__put_now(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    if (plan->table->database_clock)
+        hf__sql_put(sql, plan->dialect->now);
+    else
+        hf__sql_bind(sql, HF__P_NOW);
+}
+
+void hf__put_later(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    if (!plan->table->database_clock) {
+        hf__sql_bind(sql, HF__P_DUE);
+        return;
+    }
+    hf__sql_put(sql, plan->dialect->later_open);
+    hf__sql_bind(sql, HF__P_DELAY);
+    hf__sql_put(sql, plan->dialect->later_close);
+}
+
+/* A column that cannot be NULL gets the bare comparison, which is a range of the index. */
+static void put_passed(struct hf__sql *sql, const struct hf__plan *plan, enum hf__role role, bool *any)
+{
+    const struct hf__column *column = plan->role[role];
+    const char *name = plan->table->column[role];
     hf__put_and(sql, any);
     if (column->nullable) {
         hf__sql_put(sql, "(");
@@ -59,7 +113,7 @@ static void put_passed(struct hf__sql *sql, const struct hf__column *column, con
     }
     hf__sql_name(sql, name);
     hf__sql_put(sql, " <= ");
-    hf__sql_bind(sql, HF__P_NOW);
+    hf__put_now(sql, plan);
     if (column->nullable)
         hf__sql_put(sql, ")");
 }
@@ -67,16 +121,27 @@ static void put_passed(struct hf__sql *sql, const struct hf__column *column, con
 void hf__put_due(struct hf__sql *sql, const struct hf__plan *plan, bool *any)
 {
     if (HF__HAS(plan, RETRY_AFTER))
-        put_passed(sql, plan->role[HF__ROLE_RETRY_AFTER], HF__COLUMN(plan, RETRY_AFTER), any);
+        put_passed(sql, plan, HF__ROLE_RETRY_AFTER, any);
+}
+
+void hf__put_claimed_groups(struct hf__sql *sql, const struct hf__plan *plan, bool *any)
+{
+    if (!plan->table->fifo) {
+        hf__put_groups(sql, plan, any);
+        return;
+    }
+    hf__put_and(sql, any);
+    hf__sql_name(sql, HF__COLUMN(plan, GROUP));
+    hf__sql_put(sql, " IS NULL");
 }
 
 void hf__put_claimable(struct hf__sql *sql, const struct hf__plan *plan, bool *any)
 {
     hf__put_unfinished(sql, plan, any);
-    hf__put_groups(sql, plan, any);
+    hf__put_claimed_groups(sql, plan, any);
     hf__put_due(sql, plan, any);
     if (HF__HAS(plan, LOCKED_UNTIL))
-        put_passed(sql, plan->role[HF__ROLE_LOCKED_UNTIL], HF__COLUMN(plan, LOCKED_UNTIL), any);
+        put_passed(sql, plan, HF__ROLE_LOCKED_UNTIL, any);
     if (plan->table->n_key > 0) {
         hf__put_and(sql, any);
         hf__sql_put(sql, "LENGTH(");
@@ -139,6 +204,11 @@ void hf__put_columns(struct hf__sql *sql, const struct hf__plan *plan)
         hf__put_key(sql, plan);
     else
         hf__sql_put(sql, "NULL");
+    hf__sql_put(sql, ", ");
+    if (plan->n_groups > 0)
+        hf__put_is_dead(sql, plan);
+    else
+        hf__sql_put(sql, "NULL"); /* no row of that group is claimed */
 }
 
 void hf__put_attempt(struct hf__sql *sql, const struct hf__plan *plan)
@@ -199,7 +269,7 @@ void hf__put_ack_set(struct hf__sql *sql, const struct hf__plan *plan)
     bool any = false;
     hf__sql_put(sql, " SET ");
     hf__put_set(sql, &any, HF__COLUMN(plan, PROCESSED_AT));
-    hf__sql_bind(sql, HF__P_NOW);
+    hf__put_now(sql, plan);
     if (!HF__HAS(plan, LOCKED_UNTIL))
         return;
     hf__put_set(sql, &any, HF__COLUMN(plan, LOCKED_UNTIL));

@@ -1,4 +1,4 @@
-#include "strategies/plan.h"
+#include "strategies/fifo.h"
 
 static void key_column(struct hf__sql *sql, const char *column)
 {
@@ -131,6 +131,114 @@ static void renew_set(struct hf__sql *sql, const struct hf__plan *plan)
     put_of_mine(sql, plan, " FROM ");
 }
 
+/* ---- FIFO ---- */
+
+static void put_given_groups(struct hf__sql *sql)
+{
+    hf__sql_put(sql, "unnest(");
+    hf__sql_bind(sql, HF__P_HEADS);
+    hf__sql_put(sql, "::text[])");
+}
+
+/* Each guard is tried in turn, without waiting, until there are enough. Equal groups have equal texts: that is checked at the start. */
+static void fifo_guard(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    (void)plan;
+    hf__sql_put(sql, "SELECT hf_g.place FROM ");
+    put_given_groups(sql);
+    hf__sql_put(sql, " WITH ORDINALITY AS hf_g(hf_group, place)"
+                     " WHERE pg_try_advisory_xact_lock(hashtextextended(hf_g.hf_group COLLATE \"C\", (SELECT ");
+    hf__sql_bind(sql, HF__P_TABLE);
+    hf__sql_put(sql, "::text::regclass::oid::bigint))) LIMIT ");
+    hf__sql_bind(sql, HF__P_LIMIT);
+}
+
+static void put_given_group(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    hf__sql_put(sql, "hf_g.hf_group::");
+    hf__sql_put(sql, plan->role[HF__ROLE_GROUP]->type);
+}
+
+static void put_in_given_groups(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    hf__sql_name(sql, HF__COLUMN(plan, GROUP));
+    hf__sql_put(sql, " = ANY (");
+    hf__sql_bind(sql, HF__P_HEADS);
+    hf__sql_put(sql, "::text[]::");
+    hf__sql_put(sql, plan->role[HF__ROLE_GROUP]->type);
+    hf__sql_put(sql, "[])");
+}
+
+/* The heads' ids are a constant of the plan, read once; then exactly those rows are locked, so that a locked head is not taken, and nothing
+ * of its group instead. What the lock waited for to be settled is looked at again. */
+static void put_locked_heads(struct hf__sql *sql, const struct hf__plan *plan, const char *strength)
+{
+    bool any = true;
+    hf__sql_put(sql, " FROM ");
+    hf__put_table(sql, plan);
+    hf__sql_put(sql, " WHERE ");
+    hf__sql_name(sql, HF__COLUMN(plan, ID));
+    hf__sql_put(sql, " = ANY (ARRAY(SELECT hf_h.");
+    hf__sql_name(sql, HF__COLUMN(plan, ID));
+    hf__sql_put(sql, " FROM ");
+    put_given_groups(sql);
+    hf__sql_put(sql, " AS hf_g(hf_group) CROSS JOIN LATERAL (");
+    hf__put_head(sql, plan, put_given_group, false);
+    hf__sql_put(sql, ") AS hf_h WHERE TRUE");
+    hf__put_none_leased(sql, plan, put_given_group);
+    hf__sql_put(sql, ")) AND ");
+    put_in_given_groups(sql, plan);
+    hf__put_unfinished(sql, plan, &any);
+    hf__put_due(sql, plan, &any);
+    hf__sql_put(sql, strength);
+}
+
+static void put_taken_columns(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    hf__put_columns(sql, plan);
+    hf__sql_put(sql, ", ");
+    hf__sql_name(sql, HF__COLUMN(plan, GROUP));
+    hf__sql_put(sql, "::text");
+}
+
+static void fifo_take(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    if (!HF__HAS(plan, LOCKED_UNTIL)) {
+        hf__sql_put(sql, "SELECT ");
+        put_taken_columns(sql, plan);
+        put_locked_heads(sql, plan, plan->table->no_key_update ? " FOR NO KEY UPDATE SKIP LOCKED" : " FOR UPDATE SKIP LOCKED");
+        return;
+    }
+    hf__sql_put(sql, "UPDATE ");
+    hf__put_table(sql, plan);
+    hf__sql_put(sql, " SET ");
+    hf__put_lease(sql, plan);
+    hf__sql_put(sql, " WHERE ");
+    hf__sql_name(sql, HF__COLUMN(plan, ID));
+    hf__sql_put(sql, " = ANY (ARRAY(SELECT ");
+    hf__sql_name(sql, HF__COLUMN(plan, ID));
+    put_locked_heads(sql, plan, " FOR NO KEY UPDATE SKIP LOCKED");
+    hf__sql_put(sql, ")) RETURNING ");
+    put_taken_columns(sql, plan);
+}
+
+/* A lease that someone has locked, to renew or to settle it, stays, and its group is not taken. */
+static void fifo_stale(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    hf__sql_name(sql, HF__COLUMN(plan, ID));
+    hf__sql_put(sql, " = ANY (ARRAY(SELECT ");
+    hf__sql_name(sql, HF__COLUMN(plan, ID));
+    hf__sql_put(sql, " FROM ");
+    hf__put_table(sql, plan);
+    hf__sql_put(sql, " WHERE ");
+    put_in_given_groups(sql, plan);
+    hf__sql_put(sql, " AND ");
+    hf__sql_name(sql, HF__COLUMN(plan, LOCKED_UNTIL));
+    hf__sql_put(sql, " <= ");
+    hf__put_now(sql, plan);
+    hf__sql_put(sql, " FOR NO KEY UPDATE SKIP LOCKED))");
+}
+
 static void column_type(struct hf__sql *sql, enum hf__role role)
 {
     static const char *const types[HF__ROLES] = {
@@ -161,6 +269,9 @@ const struct hf__dialect hf__dialect_postgres = {
     .floor = {[HF__ROW_LOCK] = 90500, [HF__LEASE] = 90500, [HF__ADVISORY_LOCK] = 110000},
     .greatest = "GREATEST",
     .least = "LEAST",
+    .now = "statement_timestamp()",
+    .later_open = "(statement_timestamp() + ",
+    .later_close = "::bigint * interval '1 microsecond')",
     .nulls_last = true,
     .null_order = true,
     .key_column = key_column,
@@ -177,8 +288,18 @@ const struct hf__dialect hf__dialect_postgres = {
     .renew_set = renew_set,
     .returning = true,
     .savepoint_saves_locks = true,
+    .fifo_guard = fifo_guard,
+    .fifo_take = fifo_take,
+    .fifo_stale = fifo_stale,
+    .fifo_many = true,
+    .walks_groups = true,
+    .lateral = true,
+    .group_text = "::text",
+    .fifo_floor = 110000,
     .column_type = column_type,
     .key_column_type = "text NOT NULL",
+    .dead_id_type = "bigint PRIMARY KEY",
     .table_options = table_options,
+    .dead_table_options = "",
     .partial_index = true,
 };

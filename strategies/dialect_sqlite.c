@@ -1,4 +1,4 @@
-#include "strategies/plan.h"
+#include "strategies/fifo.h"
 
 static void key_column(struct hf__sql *sql, const char *column)
 {
@@ -33,6 +33,17 @@ static void lease_claim(struct hf__sql *sql, const struct hf__plan *plan)
     hf__put_columns(sql, plan);
 }
 
+static void fifo_take(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    hf__sql_put(sql, "UPDATE ");
+    hf__put_table(sql, plan);
+    hf__sql_put(sql, " SET ");
+    hf__put_lease(sql, plan);
+    hf__put_takeable_head(sql, plan);
+    hf__sql_put(sql, " RETURNING ");
+    hf__put_columns(sql, plan);
+}
+
 static void column_type(struct hf__sql *sql, enum hf__role role)
 {
     static const char *const types[HF__ROLES] = {
@@ -64,6 +75,9 @@ const struct hf__dialect hf__dialect_sqlite = {
     .floor = {[HF__ROW_LOCK] = 0, [HF__LEASE] = 33500, [HF__ADVISORY_LOCK] = 33500},
     .greatest = "MAX",
     .least = "MIN",
+    .now = "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')",
+    .later_open = "(strftime('%Y-%m-%d %H:%M:%f', 'now', printf('%+.3f seconds', ",
+    .later_close = " / 1000000.0)) || '000')",
     .null_order = true,
     .any_case = true,
     .key_column = key_column,
@@ -76,8 +90,14 @@ const struct hf__dialect hf__dialect_sqlite = {
     .lease_claim = lease_claim,
     .returning = true,
     .one_writer = true,
+    .fifo_take = fifo_take,
+    .walks_groups = true,
+    .head_join = " CROSS JOIN ",
+    .group_text = "",
     .column_type = column_type,
     .key_column_type = "TEXT NOT NULL",
+    .dead_id_type = "INTEGER PRIMARY KEY",
     .table_options = table_options,
+    .dead_table_options = "",
     .partial_index = true,
 };

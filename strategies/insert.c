@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
-#include "strategies/dialect.h"
+#include "strategies/plan.h"
 #include "strategies/reason.h"
-#include "strategies/strategy.h"
 
 #define ROWS_MAX 1000
 #define VALUES_MAX 30000 /* below the parameter limits of all: 65,535, and 32,766 on SQLite */
@@ -17,8 +17,9 @@ struct insert {
     const struct hf_table *table;
     const struct hf__job *jobs;
     size_t n;
-    int64_t now_us;    /* what delays count from */
-    bool explicit_due; /* a job without a delay is due now by our clock, not by the column's default */
+    int64_t now_us;      /* what delays count from */
+    int64_t due_unit_us; /* the precision of the due time's column, where a job names a time */
+    bool explicit_due;   /* a job without a delay is due now by our clock, not by the column's default */
     char **ids;
     struct hf__deadline deadline;
     bool zoned_due;    /* MySQL TIMESTAMP in a session of the caller's: converted to the session's zone */
@@ -28,16 +29,34 @@ struct insert {
 
 /* ---- which columns a job fills ---- */
 
+/* A further column that the caller gives under the name of a role's, or NULL. */
+static const struct hf__field *field_for(const struct insert *in, const struct hf__job *job, enum hf__role role)
+{
+    int (*compare)(const char *, const char *) = in->conn->server.database == HF__POSTGRES ? strcmp : strcasecmp;
+    const char *column = in->table->column[role];
+    for (size_t i = 0; column && i < job->n_fields; i++)
+        if (compare(job->fields[i].column, column) == 0)
+            return &job->fields[i];
+    return NULL;
+}
+
+static bool names_time(const struct hf__job *job)
+{
+    return job->delay_us > 0 || job->due_us != 0;
+}
+
 static bool fills_due(const struct insert *in, const struct hf__job *job)
 {
-    return in->table->column[HF__ROLE_RETRY_AFTER] && (job->delay_us > 0 || in->explicit_due);
+    if (!in->table->column[HF__ROLE_RETRY_AFTER])
+        return false;
+    return names_time(job) || (in->explicit_due && !field_for(in, job, HF__ROLE_RETRY_AFTER));
 }
 
 static bool same_shape(const struct insert *in, const struct hf__job *a, const struct hf__job *b)
 {
     if (!a->payload != !b->payload || !a->group != !b->group || !a->headers != !b->headers || !a->priority != !b->priority)
         return false;
-    if (fills_due(in, a) != fills_due(in, b) || a->n_fields != b->n_fields)
+    if (!a->partition_key != !b->partition_key || fills_due(in, a) != fills_due(in, b) || a->n_fields != b->n_fields)
         return false;
     for (size_t i = 0; i < a->n_fields; i++)
         if (strcmp(a->fields[i].column, b->fields[i].column) != 0)
@@ -47,8 +66,8 @@ static bool same_shape(const struct insert *in, const struct hf__job *a, const s
 
 static size_t count_columns(const struct insert *in, const struct hf__job *job)
 {
-    return (size_t)(job->payload != NULL) + (job->group != NULL) + (job->headers != NULL) + (job->priority != NULL) + fills_due(in, job) +
-           job->n_fields;
+    return (size_t)(job->payload != NULL) + (job->group != NULL) + (job->headers != NULL) + (job->partition_key != NULL) +
+           (job->priority != NULL) + fills_due(in, job) + job->n_fields;
 }
 
 static void put_name(struct hf__sql *sql, const char *name, bool *any)
@@ -67,6 +86,8 @@ static void put_names(struct hf__sql *sql, const struct insert *in, const struct
         put_name(sql, in->table->column[HF__ROLE_GROUP], &any);
     if (job->headers)
         put_name(sql, in->table->column[HF__ROLE_HEADERS], &any);
+    if (job->partition_key)
+        put_name(sql, in->table->column[HF__ROLE_PARTITION_KEY], &any);
     if (job->priority)
         put_name(sql, in->table->column[HF__ROLE_PRIORITY], &any);
     if (fills_due(in, job))
@@ -88,6 +109,14 @@ static struct hf__value payload_of(const struct insert *in, const struct hf__val
     return value;
 }
 
+/* A time that was asked for is never early; a job for now is due at once, also where the column cannot tell fractions of a second. */
+static int64_t due_of(const struct insert *in, const struct hf__job *job)
+{
+    if (names_time(job))
+        return hf__round_up(job->due_us ? job->due_us : in->now_us + job->delay_us, in->due_unit_us);
+    return in->now_us - in->now_us % in->due_unit_us;
+}
+
 static size_t put_values(const struct insert *in, const struct hf__job *job, struct hf__value *out)
 {
     size_t n = 0;
@@ -97,10 +126,12 @@ static size_t put_values(const struct insert *in, const struct hf__job *job, str
         out[n++] = hf__text(job->group);
     if (job->headers)
         out[n++] = hf__text(job->headers);
+    if (job->partition_key)
+        out[n++] = hf__text(job->partition_key);
     if (job->priority)
         out[n++] = hf__int(*job->priority);
     if (fills_due(in, job))
-        out[n++] = hf__time_us(in->now_us + job->delay_us);
+        out[n++] = hf__time_us(due_of(in, job));
     for (size_t i = 0; i < job->n_fields; i++)
         out[n++] = job->fields[i].value;
     return n;
@@ -167,10 +198,8 @@ static hf_status keep_id(struct insert *in, size_t job, const struct hf__value *
 
 static const struct hf__value *own_id(const struct insert *in, const struct hf__job *job)
 {
-    for (size_t i = 0; i < job->n_fields; i++)
-        if (strcmp(job->fields[i].column, in->table->column[HF__ROLE_ID]) == 0)
-            return &job->fields[i].value;
-    return NULL;
+    const struct hf__field *field = field_for(in, job, HF__ROLE_ID);
+    return field ? &field->value : NULL;
 }
 
 /* MySQL gives the rows of one INSERT consecutive numbers and tells the first. */
@@ -297,12 +326,20 @@ static hf_status insert_alone(struct insert *in)
     return status;
 }
 
+static bool any_names_time(const struct insert *in)
+{
+    for (size_t i = 0; i < in->n; i++)
+        if (names_time(&in->jobs[i]))
+            return true;
+    return false;
+}
+
 /* What the catalogue must say first: only where the database would otherwise store something else than was meant. */
 static hf_status look_at_columns(struct insert *in)
 {
     enum hf__database database = in->conn->server.database;
     bool zone_matters = database == HF__MYSQL && in->conn->borrowed;
-    if (database != HF__SQLITE && !zone_matters)
+    if (database != HF__SQLITE && !zone_matters && !any_names_time(in))
         return HF_OK;
     struct hf__relation relation = {0};
     hf_status status = hf__conn_describe(in->conn, in->table->schema, in->table->name, in->deadline, &relation, in->err);
@@ -312,6 +349,7 @@ static hf_status look_at_columns(struct insert *in)
     const struct hf__column *payload_column = payload ? hf__relation_column(&relation, payload, true) : NULL;
     const struct hf__column *due_column = due ? hf__relation_column(&relation, due, true) : NULL;
     in->text_payload = payload_column && payload_column->kind != HF__COLUMN_BYTES;
+    in->due_unit_us = hf__time_unit_us(due_column);
     in->zoned_due = zone_matters && due_column && due_column->kind == HF__COLUMN_TIME_ZONED;
     hf__relation_free(&relation);
     return HF_OK;
@@ -332,6 +370,7 @@ hf_status hf__insert_jobs(struct hf__conn *conn, const struct hf_table *table, c
                         .jobs = jobs,
                         .n = n,
                         .now_us = now_us ? now_us : host_now_us(),
+                        .due_unit_us = 1,
                         .explicit_due = now_us != 0,
                         .ids = ids,
                         .deadline = deadline,

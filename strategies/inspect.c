@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "strategies/inspect_dead_letter.h"
 #include "strategies/plan.h"
 
 struct inspection {
@@ -452,6 +453,8 @@ static hf_status check_table(struct inspection *in)
         status = check_nullable_order(in);
     if (status == HF_OK)
         status = check_sqlite(in);
+    if (status == HF_OK)
+        status = hf__inspect_dead_letter(in->conn, in->table, &in->relation, in->deadline, in->findings, in->err);
     return status;
 }
 

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "strategies/dead_letter.h"
+#include "strategies/fifo.h"
 #include "strategies/group.h"
 #include "strategies/plan.h"
 
@@ -30,10 +32,14 @@ static int64_t expiry_from(struct hf__plan *plan, int64_t now_us)
     return unique_expiry(plan, hf__round_up(expiry_us, plan->token_unit_us));
 }
 
+static enum hf__isolation level_of(const struct hf__plan *plan)
+{
+    return plan->dialect->one_writer ? HF__ISOLATION_DEFAULT : HF__READ_COMMITTED;
+}
+
 static hf_status begin(const struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, hf_error *err)
 {
-    enum hf__isolation level = plan->dialect->one_writer ? HF__ISOLATION_DEFAULT : HF__READ_COMMITTED;
-    return hf__conn_begin(conn, level, plan->table->mode, deadline, err);
+    return hf__conn_begin(conn, level_of(plan), plan->table->mode, deadline, err);
 }
 
 static void undo(struct hf__conn *conn, struct hf__deadline deadline)
@@ -46,29 +52,36 @@ static void undo(struct hf__conn *conn, struct hf__deadline deadline)
 
 /* ---- claim ---- */
 
+hf_status hf__lease_rows(struct hf__plan *plan, struct hf__conn *conn, struct hf__args *args, const struct hf__value *ids, size_t n,
+                         struct hf__deadline deadline, hf_error *err)
+{
+    struct hf__rows answer;
+    hf__rows_init(&answer);
+    args->many[HF__P_ID] = ids;
+    args->n_many[HF__P_ID] = n;
+    hf_status status = hf__sql_run(conn, &plan->sql.lease_list[hf__list_for(n)], args, &answer, deadline, err);
+    if (status == HF_OK && answer.matched != n)
+        status = hf__fail(err, HF_DATABASE, "table %s: %zu locked rows were to be leased and %zu were; is the id column unique?",
+                          plan->table->display, n, (size_t)answer.matched);
+    args->many[HF__P_ID] = NULL;
+    args->n_many[HF__P_ID] = 0;
+    hf__rows_free(&answer);
+    return status;
+}
+
 /* The rows that a locking read found get their lease in the same transaction. */
 static hf_status write_leases(struct hf__plan *plan, struct hf__conn *conn, struct hf__args *args, const struct hf__rows *found,
                               struct hf__deadline deadline, hf_error *err)
 {
     struct hf__value ids[HF__LIST_MAX];
-    struct hf__rows answer;
     hf_status status = HF_OK;
-    hf__rows_init(&answer);
-    args->many[HF__P_ID] = ids;
     for (size_t done = 0; done < found->count && status == HF_OK;) {
         size_t n = found->count - done < HF__LIST_MAX ? found->count - done : HF__LIST_MAX;
         for (size_t i = 0; i < n; i++)
             ids[i] = *hf__cell(found, done + i, 0);
-        args->n_many[HF__P_ID] = n;
-        status = hf__sql_run(conn, &plan->sql.lease_list[hf__list_for(n)], args, &answer, deadline, err);
-        if (status == HF_OK && answer.matched != n)
-            status = hf__fail(err, HF_DATABASE, "table %s: %zu locked rows were to be leased and %zu were; is the id column unique?",
-                              plan->table->display, n, (size_t)answer.matched);
+        status = hf__lease_rows(plan, conn, args, ids, n, deadline, err);
         done += n;
     }
-    args->many[HF__P_ID] = NULL;
-    args->n_many[HF__P_ID] = 0;
-    hf__rows_free(&answer);
     return status;
 }
 
@@ -86,8 +99,8 @@ static hf_status claim_in_two(struct hf__plan *plan, struct hf__conn *conn, stru
     return status;
 }
 
-static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, struct hf__claim *ask, struct hf__deadline deadline,
-                       struct hf__row **rows, size_t *n, hf_error *err)
+static hf_status claim_any(struct hf__plan *plan, struct hf__conn *conn, const struct hf__claim *ask, struct hf__deadline deadline,
+                           struct hf__row **rows, size_t *n, hf_error *err)
 {
     struct hf__args args;
     struct hf__rows found;
@@ -115,6 +128,23 @@ static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, struct hf__
     return status;
 }
 
+static hf_status claim_heads(struct hf__plan *plan, struct hf__conn *conn, const struct hf__claim *ask, struct hf__deadline deadline,
+                             struct hf__row **rows, size_t *n, hf_error *err)
+{
+    int64_t now_us = hf__clock_now_us(plan->clock);
+    struct hf__fifo_hold hold = {.level = level_of(plan), .mode = plan->table->mode, .now_us = now_us};
+    hold.expiry_us = expiry_from(plan, now_us);
+    return hf__fifo_heads(plan, conn, &hold, ask, deadline, rows, n, err);
+}
+
+static hf_status claim_rows(struct hf__plan *plan, struct hf__conn *conn, const struct hf__claim *ask, struct hf__deadline deadline,
+                            struct hf__row **rows, size_t *n, hf_error *err)
+{
+    if (plan->table->fifo)
+        return hf__fifo_in_turn(plan, conn, claim_heads, claim_any, ask, deadline, rows, n, err);
+    return claim_any(plan, conn, ask, deadline, rows, n, err);
+}
+
 /* ---- renew ---- */
 
 /* After a renewal whose answer was lost the row holds one of two tokens: reads which. As long as it shows the old one the renewal may
@@ -134,7 +164,7 @@ static hf_status learn_token(struct hf__plan *plan, struct hf__conn *conn, struc
     return HF_OK;
 }
 
-static bool still_ours(const struct hf__plan *plan, const struct hf__row *row, const struct hf__seen *seen)
+bool hf__lease_still_ours(const struct hf__plan *plan, const struct hf__row *row, const struct hf__seen *seen)
 {
     bool token = seen->token_us == row->token_us || (row->other_token_us != 0 && seen->token_us == row->other_token_us);
     if (!seen->found || seen->processed || !token)
@@ -179,7 +209,7 @@ static hf_status judge_missed(struct hf__plan *plan, struct hf__conn *conn, cons
 {
     struct hf__seen seen;
     hf_status status = hf__read_row(plan, conn, row, deadline, &seen, err);
-    *answer = status != HF_OK || still_ours(plan, row, &seen) ? HF_BUSY : HF_LEASE_LOST;
+    *answer = status != HF_OK || hf__lease_still_ours(plan, row, &seen) ? HF_BUSY : HF_LEASE_LOST;
     return status;
 }
 
@@ -279,11 +309,14 @@ static hf_status resolve(struct hf__plan *plan, struct hf__conn *conn, struct hf
         status = hf__read_row(plan, conn, change->row, deadline, &seen, err);
     if (status != HF_OK)
         return status;
-    bool lasts = hf__clock_now_us(plan->clock) < change->row->token_us;
-    bool acks = change->action == HF__ACK || change->action == HF__REJECT;
-    if (still_ours(plan, change->row, &seen))
+    bool lasts = hf__clock_now_us(plan->clock) < change->row->token_us, dead = hf__goes_dead(plan, change);
+    bool leaves = dead || hf__is_ack(plan, change); /* its place among the unfinished rows */
+    change->dead = dead;
+    if (hf__lease_still_ours(plan, change->row, &seen))
         change->status = HF_TRANSIENT;
-    else if (acks && seen.found && !seen.processed)
+    else if (dead && seen.dead)
+        change->status = HF_OK;
+    else if (leaves && seen.found && !seen.processed)
         change->status = HF_LEASE_LOST;
     else
         change->status = lasts ? HF_OK : HF_UNKNOWN;
@@ -295,7 +328,7 @@ static bool in_group(const struct hf__plan *plan, const struct hf__change *chang
 {
     if (change->action == HF__ACK)
         return true;
-    return change->action == HF__REJECT && !(HF__HAS(plan, PROCESSED_AT) && HF__HAS(plan, LAST_ERROR));
+    return hf__is_ack(plan, change) && !(HF__HAS(plan, PROCESSED_AT) && HF__HAS(plan, LAST_ERROR));
 }
 
 /* Does it go with the group of acks? A single row does only where the group is one statement, which never waits for a lock. */
@@ -362,7 +395,7 @@ static hf_status write_slice(struct hf__plan *plan, struct hf__conn *conn, struc
 static bool needs_transaction(const struct hf__plan *plan, struct hf__change **changes, size_t n)
 {
     if (n == 1)
-        return false;
+        return hf__move_needs_transaction(plan, changes[0]);
     if (!hf__group_is_one_statement(plan))
         return true;
     for (size_t i = 0; i < n; i++)
@@ -476,6 +509,23 @@ static hf_status settle(struct hf__plan *plan, struct hf__conn *conn, struct hf_
     }
     free(sorted);
     return first;
+}
+
+/* Rows past max_attempts come leased like the others, and are settled into the dead letter. One that cannot be moved stays leased, and comes
+ * again when that ends. */
+static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, struct hf__claim *ask, struct hf__deadline deadline,
+                       struct hf__row **rows, size_t *n, hf_error *err)
+{
+    hf_status status;
+    bool more;
+    do {
+        size_t buried = ask->buried;
+        status = claim_rows(plan, conn, ask, deadline, rows, n, err);
+        if (status == HF_OK && plan->table->max_attempts > 0)
+            status = hf__bury_used_up(plan, conn, settle, ask, rows, n, deadline, err);
+        more = *n == 0 && ask->buried > buried && !conn->lost && !hf__passed(deadline);
+    } while (more);
+    return *n > 0 ? HF_OK : status;
 }
 
 const struct hf__strategy hf__lease = {

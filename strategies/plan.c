@@ -1,4 +1,4 @@
-#include "strategies/plan.h"
+#include "strategies/fifo.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ int64_t hf__round_up(int64_t us, int64_t unit_us)
 }
 
 /* Times kept as text (SQLite) have the six digits that we write. */
-static int64_t unit_of(const struct hf__column *column)
+int64_t hf__time_unit_us(const struct hf__column *column)
 {
     int64_t unit = 1;
     if (!column || column->kind == HF__COLUMN_TEXT)
@@ -53,8 +53,8 @@ static void find_columns(struct hf__plan *plan)
     for (size_t role = 0; role < HF__ROLES; role++)
         if (plan->table->column[role])
             plan->role[role] = hf__relation_column(&plan->relation, plan->table->column[role], plan->dialect->any_case);
-    plan->token_unit_us = unit_of(plan->role[HF__ROLE_LOCKED_UNTIL]);
-    plan->due_unit_us = unit_of(plan->role[HF__ROLE_RETRY_AFTER]);
+    plan->token_unit_us = hf__time_unit_us(plan->role[HF__ROLE_LOCKED_UNTIL]);
+    plan->due_unit_us = hf__time_unit_us(plan->role[HF__ROLE_RETRY_AFTER]);
     plan->stored_max = stored_max_of(plan->role[HF__ROLE_ATTEMPT]);
 }
 
@@ -136,11 +136,16 @@ static hf_status fill(struct hf__plan *plan, struct hf__conn *conn, const struct
     if (status != HF_OK)
         return status;
     find_columns(plan);
-    status = copy_groups(plan, options, err);
+    if (plan->table->dead_table)
+        status = hf__conn_describe(conn, plan->table->dead_schema, plan->table->dead_table, deadline, &plan->dead, err);
+    if (status == HF_OK)
+        status = copy_groups(plan, options, err);
     if (status == HF_OK)
         status = list_literals(plan, err);
     if (status == HF_OK)
         status = open_keys(plan, conn, deadline, err);
+    if (status == HF_OK)
+        status = hf__fifo_open(plan, err);
     if (status == HF_OK)
         status = hf__render_all(plan, err);
     return status;
@@ -176,8 +181,10 @@ void hf__plan_close(struct hf__plan *plan)
     free(plan->groups);
     free(plan->literals);
     hf__keys_close(plan->keys);
+    hf__fifo_close(plan->fifo);
     hf__statements_free(&plan->sql);
     hf__relation_free(&plan->relation);
+    hf__relation_free(&plan->dead);
     hf__table_free(plan->table);
     free(plan);
 }
@@ -190,6 +197,24 @@ void hf__plan_args(const struct hf__plan *plan, struct hf__args *args, int64_t n
     args->n_many[HF__P_GROUP] = plan->n_groups;
     args->many[HF__P_LITERAL] = plan->literals;
     args->n_many[HF__P_LITERAL] = plan->n_literals;
+    args->one[HF__P_DEAD] = hf__text(plan->table->dead_group);
+}
+
+/* What the database adds to its own now it rounds to the column's precision, or cuts: MariaDB cuts, and SQLite knows milliseconds only,
+ * and cuts its now to them. Either way the sum is not to be earlier than was asked. */
+int64_t hf__database_delay_us(const struct hf__server *server, int64_t delay_us, int64_t unit_us)
+{
+    if (server->database == HF__SQLITE)
+        return hf__round_up(delay_us, 1000) + 1000;
+    if (unit_us == 1)
+        return delay_us;
+    return delay_us + (server->mariadb ? unit_us - 1 : unit_us / 2 - 1);
+}
+
+void hf__args_delay(const struct hf__plan *plan, struct hf__args *args, int64_t now_us, int64_t delay_us)
+{
+    args->one[HF__P_DUE] = hf__time_us(hf__round_up(now_us + delay_us, plan->due_unit_us));
+    args->one[HF__P_DELAY] = hf__int(hf__database_delay_us(&plan->server, delay_us, plan->due_unit_us));
 }
 
 int64_t hf__stored_attempt(const struct hf__plan *plan, const struct hf__row *row)
@@ -243,9 +268,12 @@ hf_status hf__plan_pending(struct hf__plan *plan, struct hf__conn *conn, struct 
 {
     struct hf__args args;
     struct hf__rows rows;
+    bool heads = plan->sql.pending_heads.text != NULL;
     hf__rows_init(&rows);
     hf__plan_args(plan, &args, hf__clock_now_us(plan->clock));
-    hf_status status = hf__sql_run(conn, &plan->sql.pending, &args, &rows, deadline, err);
+    hf_status status = heads ? hf__sql_run(conn, &plan->sql.pending_heads, &args, &rows, deadline, err) : HF_OK;
+    if (status == HF_OK && rows.count == 0 && !(heads && plan->n_groups > 0))
+        status = hf__sql_run(conn, &plan->sql.pending, &args, &rows, deadline, err);
     *pending = rows.count > 0;
     hf__rows_free(&rows);
     return status;

@@ -8,6 +8,8 @@
 #include "strategies/keys.h"
 #include "strategies/strategy.h"
 
+struct hf__fifo;
+
 /* Lists of ids come in powers of two, filled up by repeating the last one: few statements serve every length. */
 #define HF__LISTS 9
 #define HF__LIST_MAX ((size_t)1 << (HF__LISTS - 1))
@@ -21,11 +23,15 @@ struct hf__statements {
     struct hf__rendered keyless;
     struct hf__rendered ack, reject, retry, retry_after, give_back, unbegun; /* one row each */
     struct hf__rendered read;                                                /* one row: what is believed of it */
-    struct hf__rendered read_free;                                           /* row lock: the same, if nobody has it locked */
-    struct hf__rendered renew;                                               /* one row */
+    struct hf__rendered read_free;                                           /* the same, if nobody has it locked; not advisory, SQLite */
+    struct hf__rendered bury, leave; /* one row to the dead letter; where that takes two statements: its copy, and its removal */
+    struct hf__rendered aside;       /* one row whose outcome was refused: due later. Not of a lease, which holds it still */
+    struct hf__rendered renew;       /* one row */
     struct hf__rendered ack_set, renew_set;                                  /* PostgreSQL */
     struct hf__rendered lock_list[HF__LISTS]; /* locking reads that pass over rows which someone has locked */
     struct hf__rendered ack_list[HF__LISTS], lease_list[HF__LISTS], renew_list[HF__LISTS];
+    struct hf__rendered heads, guard, clear, take_head; /* FIFO: candidates; of one group, or of many at once */
+    struct hf__rendered pending_heads;
     struct hf__rendered pending, count_due, count_delayed, count_leased, count_processed;
 };
 
@@ -36,6 +42,7 @@ struct hf__plan {
     struct hf__server server;
     struct hf__clock *clock;
     struct hf__relation relation;
+    struct hf__relation dead; /* the dead letters' table, if they go to one */
     const struct hf__column *role[HF__ROLES];
     char **group_names;
     struct hf__value *groups, *literals; /* groups borrow their names */
@@ -44,6 +51,7 @@ struct hf__plan {
     int64_t stored_max;                 /* the largest number that the attempt column holds */
     _Atomic int64_t last_token_us;      /* lease without attempts: the latest expiry that this process gave */
     struct hf__keys *keys;              /* advisory: the keys that this process holds */
+    struct hf__fifo *fifo;              /* FIFO: what is remembered between claims */
     struct hf__statements sql;
 };
 
@@ -58,7 +66,16 @@ void hf__put_and(struct hf__sql *sql, bool *any);
 void hf__put_claimable(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
 void hf__put_unfinished(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
 void hf__put_groups(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
+/* The same; on a FIFO table rows without a group, because those with one are claimed by their heads (fifo.h). */
+void hf__put_claimed_groups(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
 void hf__put_due(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
+/* The time of every comparison, by the clock that the description names; and that of a row that is put back with a delay. */
+void hf__put_now(struct hf__sql *sql, const struct hf__plan *plan);
+void hf__put_later(struct hf__sql *sql, const struct hf__plan *plan);
+/* 1 for a row that stands in the dead letters' group, else 0; NULL where that cannot be. */
+void hf__put_is_dead(struct hf__sql *sql, const struct hf__plan *plan);
+/* " WHERE " the row is what we believe it to be: id, token, attempt. */
+void hf__put_believed(struct hf__sql *sql, const struct hf__plan *plan);
 void hf__put_order(struct hf__sql *sql, const struct hf__plan *plan); /* " ORDER BY ..." */
 /* The columns of a claimed row, in the order that hf__row_read expects. */
 void hf__put_columns(struct hf__sql *sql, const struct hf__plan *plan);
@@ -81,12 +98,14 @@ void hf__statements_free(struct hf__statements *statements);
 
 /* The values that every statement of the plan may ask for: groups, literals, now. */
 void hf__plan_args(const struct hf__plan *plan, struct hf__args *args, int64_t now_us);
+/* Adds when a row that is put back now is due again, by either clock. */
+void hf__args_delay(const struct hf__plan *plan, struct hf__args *args, int64_t now_us, int64_t delay_us);
 /* Adds what a row is believed to be: id, token, attempt. */
 void hf__args_row(const struct hf__plan *plan, struct hf__args *args, const struct hf__row *row);
 int64_t hf__stored_attempt(const struct hf__plan *plan, const struct hf__row *row);
 
 /* A claimed row from the answer of a claim. attempt: how far the column read is ahead of the delivery (0 or 1). */
-#define HF__ROW_COLUMNS 9
+#define HF__ROW_COLUMNS 10
 struct hf__row *hf__row_read(const struct hf__plan *plan, const struct hf__rows *rows, size_t r, int64_t ahead);
 /* Reads all of them; on failure frees those that were made. */
 HF_CHECKED hf_status hf__rows_read(const struct hf__plan *plan, const struct hf__rows *rows, int64_t ahead, struct hf__row **out,
@@ -96,16 +115,24 @@ void hf__rows_sort(struct hf__row **rows, size_t n);
 
 /* Up to the unit, never down: a lease is never shorter, and a row never due earlier, than was asked. */
 int64_t hf__round_up(int64_t us, int64_t unit_us);
+/* What to add to the database's own now, for a column of this precision. */
+int64_t hf__database_delay_us(const struct hf__server *server, int64_t delay_us, int64_t unit_us);
+/* The precision of a column that holds times. NULL: 1. */
+int64_t hf__time_unit_us(const struct hf__column *column);
 
 /* Runs one row's change and says whether it matched: HF_OK, or gone (what the strategy calls a row that is not ours). */
-HF_CHECKED hf_status hf__change_one(struct hf__plan *plan, struct hf__conn *conn, const struct hf__change *change, hf_status gone,
+HF_CHECKED hf_status hf__change_one(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, hf_status gone,
                                     struct hf__deadline deadline, hf_error *err);
 /* Sleeps a little longer each time (try 0, 1, ..), with jitter. False if the deadline would pass, without sleeping. */
 bool hf__backoff(unsigned attempt, struct hf__deadline deadline);
 
+/* Advisory lock: unlocks the key on its session, and lets go of it in the process. A session that does not confirm it is retired. */
+void hf__advisory_unlock(struct hf__plan *plan, struct hf__conn *conn, const char *key, struct hf__deadline deadline);
+
 /* What the row says now, on any connection. */
 struct hf__seen {
     bool found, processed;
+    bool dead;        /* in the dead letters' group */
     int64_t token_us; /* 0: no lease */
     int64_t stored;   /* the attempt as it counts; 0 without the column */
 };
@@ -113,5 +140,16 @@ HF_CHECKED hf_status hf__read_row_with(struct hf__plan *plan, struct hf__conn *c
                                        const struct hf__row *row, struct hf__deadline deadline, struct hf__seen *seen, hf_error *err);
 HF_CHECKED hf_status hf__read_row(struct hf__plan *plan, struct hf__conn *conn, const struct hf__row *row, struct hf__deadline deadline,
                                   struct hf__seen *seen, hf_error *err);
+/* The same when nobody has the row locked (row_lock.c): while an old transaction lives, its commit may still take effect. *told: seen is
+ * what the row has become, or that it is gone. */
+HF_CHECKED hf_status hf__look_free(struct hf__plan *plan, struct hf__conn *conn, const struct hf__row *row, struct hf__seen *seen, bool *told,
+                                   struct hf__deadline deadline, hf_error *err);
+/* Writes the lease into rows that this transaction has locked, n <= HF__LIST_MAX (lease.c). */
+HF_CHECKED hf_status hf__lease_rows(struct hf__plan *plan, struct hf__conn *conn, struct hf__args *args, const struct hf__value *ids,
+                                    size_t n, struct hf__deadline deadline, hf_error *err);
+/* Does the row still hold the lease that we believe in, under either token? (lease.c) */
+bool hf__lease_still_ours(const struct hf__plan *plan, const struct hf__row *row, const struct hf__seen *seen);
+/* Lets go of the key, in the session and in the process (advisory_lock.c). */
+void hf__advisory_unlock(struct hf__plan *plan, struct hf__conn *conn, const char *key, struct hf__deadline deadline);
 
 #endif

@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <strings.h>
 
+#include "strategies/dead_letter.h"
+#include "strategies/fifo.h"
 #include "strategies/plan.h"
 
 size_t hf__list_for(size_t n)
@@ -22,8 +24,8 @@ static hf_status keep(struct hf__sql *sql, struct hf__rendered *out, hf_error *e
     return hf__sql_finish(sql, true, out, err);
 }
 
-/* WHERE the row is what we believe it to be: id, token, attempt. A row lock's row still has the attempt that the claim read. */
-static void put_believed(struct hf__sql *sql, const struct hf__plan *plan)
+/* A row lock's row still has the attempt that the claim read. */
+void hf__put_believed(struct hf__sql *sql, const struct hf__plan *plan)
 {
     hf__sql_put(sql, " WHERE ");
     hf__sql_name(sql, HF__COLUMN(plan, ID));
@@ -64,7 +66,7 @@ static hf_status render_return(struct hf__plan *plan, bool due, bool reason, enu
     }
     if (due && HF__HAS(plan, RETRY_AFTER)) {
         hf__put_set(&sql, &any, HF__COLUMN(plan, RETRY_AFTER));
-        hf__sql_bind(&sql, HF__P_DUE);
+        hf__put_later(&sql, plan);
     }
     if (reason && HF__HAS(plan, LAST_ERROR)) {
         hf__put_set(&sql, &any, HF__COLUMN(plan, LAST_ERROR));
@@ -74,7 +76,7 @@ static hf_status render_return(struct hf__plan *plan, bool due, bool reason, enu
         hf__put_set(&sql, &any, HF__COLUMN(plan, ATTEMPT));
         hf__sql_bind(&sql, attempt);
     }
-    put_believed(&sql, plan);
+    hf__put_believed(&sql, plan);
     hf_status status = keep(&sql, out, err);
     if (status == HF_OK && !any)
         hf__rendered_free(out);
@@ -91,7 +93,7 @@ static hf_status render_ack(struct hf__plan *plan, bool reason, struct hf__rende
         hf__put_set(&sql, &any, HF__COLUMN(plan, LAST_ERROR));
         hf__sql_bind(&sql, HF__P_REASON);
     }
-    put_believed(&sql, plan);
+    hf__put_believed(&sql, plan);
     return keep(&sql, out, err);
 }
 
@@ -113,6 +115,8 @@ static hf_status render_read(struct hf__plan *plan, bool free_only, struct hf__r
         hf__put_attempt(&sql, plan);
     else
         hf__sql_put(&sql, "NULL");
+    hf__sql_put(&sql, ", ");
+    hf__put_is_dead(&sql, plan);
     hf__sql_put(&sql, " FROM ");
     hf__put_table(&sql, plan);
     hf__sql_put(&sql, " WHERE ");
@@ -143,8 +147,12 @@ static hf_status render_changes(struct hf__plan *plan, hf_error *err)
         status = render_return(plan, false, false, uncounts, &s->unbegun, err);
     if (status == HF_OK)
         status = render_read(plan, false, &s->read, err);
-    if (status == HF_OK && row_lock)
+    if (status == HF_OK && plan->strategy->kind != HF__ADVISORY_LOCK && !plan->dialect->one_writer)
         status = render_read(plan, true, &s->read_free, err);
+    if (status == HF_OK && plan->strategy->kind != HF__LEASE)
+        status = render_return(plan, true, false, counts, &s->aside, err);
+    if (status == HF_OK && hf__table_has_dead_letter(plan->table))
+        status = hf__render_dead_letter(plan, err);
     return status;
 }
 
@@ -312,7 +320,7 @@ static hf_status render_renew_one(struct hf__plan *plan, hf_error *err)
     struct hf__sql sql;
     begin(&sql, plan);
     put_renewal(&sql, plan);
-    put_believed(&sql, plan);
+    hf__put_believed(&sql, plan);
     return keep(&sql, &plan->sql.renew, err);
 }
 
@@ -421,7 +429,7 @@ static hf_status render_taken(struct hf__plan *plan, hf_error *err)
     hf__sql_put(&sql, " FROM ");
     hf__put_table(&sql, plan);
     if (HF__HAS(plan, ATTEMPT))
-        put_believed(&sql, plan);
+        hf__put_believed(&sql, plan);
     else
         put_takeable(&sql, plan);
     return keep(&sql, &plan->sql.taken, err);
@@ -468,6 +476,8 @@ static hf_status render_keyless(struct hf__plan *plan, hf_error *err)
 
 static hf_status render_advisory(struct hf__plan *plan, hf_error *err)
 {
+    const struct hf__dialect *dialect = plan->dialect;
+    bool folded = dialect->folded_try_lock && !plan->server.mariadb;
     hf_status status = render_candidates(plan, 0, &plan->sql.candidates[0], err);
     for (size_t k = 0; status == HF_OK && k < HF__LISTS; k++)
         status = render_candidates(plan, (size_t)1 << k, &plan->sql.candidates[k + 1], err);
@@ -476,15 +486,15 @@ static hf_status render_advisory(struct hf__plan *plan, hf_error *err)
     if (status == HF_OK)
         status = render_taken(plan, err);
     if (status == HF_OK)
-        status = render_constant(plan, plan->dialect->try_lock, &plan->sql.try_lock, err);
+        status = render_constant(plan, folded ? dialect->folded_try_lock : dialect->try_lock, &plan->sql.try_lock, err);
     if (status == HF_OK)
-        status = render_constant(plan, plan->dialect->unlock, &plan->sql.unlock, err);
+        status = render_constant(plan, folded ? dialect->folded_unlock : dialect->unlock, &plan->sql.unlock, err);
     if (status == HF_OK)
         status = render_keyless(plan, err);
     return status;
 }
 
-/* Is anything due, or held by a lease that may yet end? */
+/* Is anything due, or held by a lease that may yet end? On a FIFO table: of the rows without a group; the heads have their own. */
 static hf_status render_pending(struct hf__plan *plan, hf_error *err)
 {
     struct hf__sql sql;
@@ -493,7 +503,7 @@ static hf_status render_pending(struct hf__plan *plan, hf_error *err)
     hf__sql_put(&sql, "SELECT 1 FROM ");
     hf__put_table(&sql, plan);
     hf__put_unfinished(&sql, plan, &any);
-    hf__put_groups(&sql, plan, &any);
+    hf__put_claimed_groups(&sql, plan, &any);
     hf__put_due(&sql, plan, &any);
     if (plan->table->n_key > 0) {
         hf__put_and(&sql, &any);
@@ -507,12 +517,12 @@ static hf_status render_pending(struct hf__plan *plan, hf_error *err)
 
 enum counted { COUNT_DUE, COUNT_DELAYED, COUNT_LEASED, COUNT_PROCESSED };
 
-static void put_compared(struct hf__sql *sql, const char *column, const char *operator_text, bool *any)
+static void put_after_now(struct hf__sql *sql, const struct hf__plan *plan, const char *column, bool *any)
 {
     hf__put_and(sql, any);
     hf__sql_name(sql, column);
-    hf__sql_put(sql, operator_text);
-    hf__sql_bind(sql, HF__P_NOW);
+    hf__sql_put(sql, " > ");
+    hf__put_now(sql, plan);
 }
 
 static hf_status render_count(struct hf__plan *plan, enum counted what, struct hf__rendered *out, hf_error *err)
@@ -551,9 +561,9 @@ static hf_status render_count(struct hf__plan *plan, enum counted what, struct h
         hf__sql_put(&sql, ")");
     }
     if (what == COUNT_DELAYED)
-        put_compared(&sql, HF__COLUMN(plan, RETRY_AFTER), " > ", &any);
+        put_after_now(&sql, plan, HF__COLUMN(plan, RETRY_AFTER), &any);
     if (what == COUNT_LEASED)
-        put_compared(&sql, HF__COLUMN(plan, LOCKED_UNTIL), " > ", &any);
+        put_after_now(&sql, plan, HF__COLUMN(plan, LOCKED_UNTIL), &any);
     return hf__sql_finish(&sql, false, out, err);
 }
 
@@ -577,6 +587,8 @@ hf_status hf__render_all(struct hf__plan *plan, hf_error *err)
     hf_status status = own[plan->strategy->kind](plan, err);
     if (status == HF_OK)
         status = render_changes(plan, err);
+    if (status == HF_OK)
+        status = hf__render_fifo(plan, err);
     if (status == HF_OK)
         status = render_pending(plan, err);
     if (status == HF_OK)

@@ -6,7 +6,7 @@
 
 #include "strategies/plan.h"
 
-enum { COLUMN_ID, COLUMN_ATTEMPT, COLUMN_PRIORITY, COLUMN_DUE, COLUMN_GROUP, COLUMN_HEADERS, COLUMN_PAYLOAD, COLUMN_PARTITION, COLUMN_KEY };
+enum { COLUMN_ID, COLUMN_ATTEMPT, COLUMN_PRIORITY, COLUMN_DUE, COLUMN_GROUP, COLUMN_HEADERS, COLUMN_PAYLOAD, COLUMN_PARTITION, COLUMN_KEY, COLUMN_DEAD };
 
 static bool has_bytes(const struct hf__value *value)
 {
@@ -91,6 +91,8 @@ struct hf__row *hf__row_read(const struct hf__plan *plan, const struct hf__rows 
         row->key = (char *)(uintptr_t)key.s.data;
     if (HF__HAS(plan, ATTEMPT) && hf__value_int(&cell[COLUMN_ATTEMPT], &row->attempt))
         row->attempt -= ahead;
+    int64_t dead;
+    row->is_dead = hf__value_int(&cell[COLUMN_DEAD], &dead) && dead == 1;
     return row;
 }
 

@@ -1,7 +1,8 @@
 /* Row lock: the claim's transaction stays open while the handler runs, and the settle commits it. What gives the row back if this
  * process dies is the database itself: it rolls back. Attempts are counted by the settle that puts the row back, so a crash counts
  * none. (spec.md, section 2) */
-#include "strategies/plan.h"
+#include "strategies/dead_letter.h"
+#include "strategies/fifo.h"
 
 extern const struct hf__strategy hf__row_lock;
 
@@ -19,8 +20,8 @@ static void end(struct hf__conn *conn, struct hf__deadline deadline)
         conn->retire = true;
 }
 
-static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, struct hf__claim *ask, struct hf__deadline deadline,
-                       struct hf__row **rows, size_t *n, hf_error *err)
+static hf_status take_any(struct hf__plan *plan, struct hf__conn *conn, const struct hf__claim *ask, struct hf__deadline deadline,
+                          struct hf__row **rows, size_t *n, hf_error *err)
 {
     struct hf__args args;
     struct hf__rows found;
@@ -42,57 +43,146 @@ static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, struct hf__
     return status;
 }
 
-static void answer_all(struct hf__change *changes, size_t n, hf_status status)
+static hf_status take_heads(struct hf__plan *plan, struct hf__conn *conn, const struct hf__claim *ask, struct hf__deadline deadline,
+                            struct hf__row **rows, size_t *n, hf_error *err)
 {
-    for (size_t i = 0; i < n; i++)
-        changes[i].status = status;
+    struct hf__fifo_hold hold = {
+        .level = level_of(plan), .mode = HF__IMMEDIATE, .stays = true, .now_us = hf__clock_now_us(plan->clock)};
+    return hf__fifo_heads(plan, conn, &hold, ask, deadline, rows, n, err);
 }
+
+static hf_status take(struct hf__plan *plan, struct hf__conn *conn, const struct hf__claim *ask, struct hf__deadline deadline,
+                      struct hf__row **rows, size_t *n, hf_error *err)
+{
+    if (plan->table->fifo)
+        return hf__fifo_in_turn(plan, conn, take_heads, take_any, ask, deadline, rows, n, err);
+    return take_any(plan, conn, ask, deadline, rows, n, err);
+}
+
+/* ---- one change, guarded ---- */
 
 static bool writes(const struct hf__change *change)
 {
     return change->action != HF__GIVE_BACK && change->action != HF__UNBEGUN;
 }
 
-/* A savepoint keeps the row's lock when the settle fails in passing. A plain table's settle, by id of a row that is locked, has nothing
- * to fail of in passing, and changing a locked row below a savepoint costs PostgreSQL a multixact: only triggers and foreign keys need it.
- */
-static bool needs_savepoint(const struct hf__plan *plan)
+/* May its failure be undone alone? PostgreSQL needs a savepoint for that, and changing a locked row below one costs it a multixact. A plain
+ * table's settle, by id of a row that is locked, has nothing to fail of in passing: only triggers and foreign keys need it, and, where other
+ * rows are settled in the same transaction, what the database may refuse. Elsewhere an error undoes its own statement, which is not enough
+ * where a change has two. */
+static bool needs_savepoint(const struct hf__plan *plan, const struct hf__change *change, size_t n)
 {
-    return plan->dialect->savepoint_saves_locks && plan->relation.has_triggers;
+    if (!plan->dialect->savepoint_saves_locks)
+        return hf__move_needs_transaction(plan, change);
+    bool triggers = plan->relation.has_triggers || (hf__goes_dead(plan, change) && plan->dead.has_triggers);
+    return triggers || (n > 1 && change->action != HF__ACK && writes(change));
 }
 
-/* Undoes the failed try alone, if the row's lock survives that. */
-static bool may_try_again(struct hf__plan *plan, struct hf__conn *conn, hf_status status, unsigned attempt, struct hf__deadline deadline)
+/* Undoes the failed try alone. False: the rows' locks are gone with it, or may be. */
+static bool undo_alone(struct hf__conn *conn, bool savepoint, struct hf__deadline deadline)
 {
-    if (status != HF_TRANSIENT || conn->lost || attempt >= 8)
+    if (conn->lost)
         return false;
-    if (needs_savepoint(plan)) {
-        if (hf__conn_exec(conn, "ROLLBACK TO SAVEPOINT hf_settle", deadline, NULL) != HF_OK)
-            return false;
-    } else if (hf__conn_transaction(conn) != HF__TX_OPEN) {
-        return false; /* a deadlock: the database has given the row to someone else already */
-    }
-    return hf__backoff(attempt, deadline);
+    if (savepoint && hf__conn_exec(conn, "ROLLBACK TO SAVEPOINT hf_settle", deadline, NULL) != HF_OK)
+        return false;
+    return hf__conn_transaction(conn) == HF__TX_OPEN; /* else a deadlock: the database has given the rows to someone else already */
 }
 
-static hf_status write_changes(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *changes, size_t n,
+enum { ONE_OF_SEVERAL = 2 }; /* whose failure is to leave the others */
+
+/* Writes one of n changes of this transaction. *held: the transaction, and with it the rows' locks, are as before if it failed. */
+static hf_status write_guarded(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, size_t n, bool *held,
                                struct hf__deadline deadline, hf_error *err)
 {
-    for (size_t i = 0; i < n; i++) {
-        hf_status status = HF_OK;
-        if (needs_savepoint(plan))
-            status = hf__conn_exec(conn, "SAVEPOINT hf_settle", deadline, err);
-        if (status != HF_OK)
-            return status;
-        unsigned attempt = 0;
-        do {
-            status = writes(&changes[i]) ? hf__change_one(plan, conn, &changes[i], HF_LOST, deadline, err) : HF_OK;
-        } while (may_try_again(plan, conn, status, attempt++, deadline));
-        changes[i].status = status;
-        if (status != HF_OK && !(status == HF_LOST && !conn->lost))
-            return status;
+    bool savepoint = needs_savepoint(plan, change, n);
+    unsigned attempt = 0;
+    *held = false;
+    hf_status status = savepoint ? hf__conn_exec(conn, "SAVEPOINT hf_settle", deadline, err) : HF_OK;
+    if (status != HF_OK)
+        return status;
+    do {
+        status = hf__change_one(plan, conn, change, HF_LOST, deadline, err);
+        *held = status == HF_OK || undo_alone(conn, savepoint, deadline);
+    } while (status == HF_TRANSIENT && *held && attempt < 8 && hf__backoff(attempt++, deadline));
+    return status;
+}
+
+/* ---- rows that a claim finds past max_attempts ---- */
+
+/* Moves one; a row that cannot be moved is put out of the way of the others. *wrote: something is to be committed. */
+static hf_status bury_one(struct hf__plan *plan, struct hf__conn *conn, struct hf__row *row, bool *wrote, size_t *moved,
+                          struct hf__deadline deadline, hf_error *err)
+{
+    char say[HF__USED_UP_TEXT];
+    bool held;
+    struct hf__change change = hf__used_up_change(plan, row, say);
+    hf_status status = write_guarded(plan, conn, &change, ONE_OF_SEVERAL, &held, deadline, err);
+    bool aside = status != HF_OK && held && HF__HAS(plan, RETRY_AFTER) && hf__set_aside(plan, conn, row, deadline, NULL) == HF_OK;
+    *moved += status == HF_OK;
+    *wrote = *wrote || status == HF_OK || aside;
+    return status;
+}
+
+static void drop_rows(struct hf__row **rows, size_t *n)
+{
+    while (*n > 0)
+        hf__row_free(rows[--*n]);
+}
+
+/* Moves those that are past max_attempts and commits: the others are free again then, and *again tells to claim once more. */
+static hf_status bury(struct hf__plan *plan, struct hf__conn *conn, struct hf__claim *ask, struct hf__row **rows, size_t *n, bool *again,
+                      struct hf__deadline deadline, hf_error *err)
+{
+    hf_error why;
+    hf_status status = HF_OK;
+    size_t moved = 0, kept = 0;
+    for (size_t i = 0; i < *n; i++) {
+        if (!hf__used_up(plan, rows[i])) {
+            rows[kept++] = rows[i];
+            continue;
+        }
+        hf_status answer = bury_one(plan, conn, rows[i], again, &moved, deadline, &why);
+        hf__row_free(rows[i]);
+        if (answer != HF_OK) {
+            status = answer;
+            hf__note_refused(ask, &why);
+        }
     }
-    return HF_OK;
+    *n = kept;
+    bool open = !conn->lost && hf__conn_transaction(conn) == HF__TX_OPEN;
+    if (open && !*again && kept > 0)
+        return HF_OK;
+    drop_rows(rows, n);
+    if (open && *again) {
+        status = hf__conn_commit(conn, deadline, err);
+        ask->buried += status == HF_OK ? moved : 0;
+    } else if (status != HF_OK && err) {
+        *err = why;
+    }
+    end(conn, deadline);
+    return status;
+}
+
+static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, struct hf__claim *ask, struct hf__deadline deadline,
+                       struct hf__row **rows, size_t *n, hf_error *err)
+{
+    bool again;
+    hf_status status;
+    do {
+        again = false;
+        status = take(plan, conn, ask, deadline, rows, n, err);
+        if (status == HF_OK && *n > 0 && plan->table->max_attempts > 0)
+            status = bury(plan, conn, ask, rows, n, &again, deadline, err);
+    } while (status == HF_OK && again && !hf__passed(deadline));
+    return status;
+}
+
+/* ---- settle ---- */
+
+static void answer_all(struct hf__change *changes, size_t n, hf_status status)
+{
+    for (size_t i = 0; i < n; i++)
+        changes[i].status = status;
 }
 
 /* What a failure before the commit means for the rows: the transaction is undone, so they are free again. */
@@ -101,10 +191,48 @@ static hf_status lost_by(hf_status status)
     return status == HF_DATABASE || status == HF_DENIED || status == HF_NO_MEMORY ? status : HF_LOST;
 }
 
+/* A row whose retry or reject the database refuses is put back all the same, so that its attempt counts and it does not run again at once.
+ * (A refused ack is no failure of the handler's.) */
+static void put_back_refused(struct hf__plan *plan, struct hf__conn *conn, const struct hf__change *refused, struct hf__deadline deadline)
+{
+    if (refused->action == HF__ACK || refused->status != HF_DATABASE)
+        return;
+    bool savepoint = plan->dialect->savepoint_saves_locks;
+    hf_status status = savepoint ? hf__conn_exec(conn, "SAVEPOINT hf_settle", deadline, NULL) : HF_OK;
+    if (status == HF_OK && hf__set_aside(plan, conn, refused->row, deadline, NULL) != HF_OK && savepoint)
+        status = hf__conn_exec(conn, "ROLLBACK TO SAVEPOINT hf_settle", deadline, NULL);
+    if (status != HF_OK)
+        conn->retire = true;
+}
+
+/* One bad row does not fail its neighbours as long as the transaction lives; *first is its answer. */
+static hf_status write_changes(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *changes, size_t n, hf_status *first,
+                               struct hf__deadline deadline, hf_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        bool held = true;
+        hf_error why = {.status = HF_OK};
+        hf_status status = writes(&changes[i]) ? write_guarded(plan, conn, &changes[i], n, &held, deadline, &why) : HF_OK;
+        changes[i].status = status == HF_OK ? HF_OK : lost_by(status);
+        bool refused = status != HF_OK && (status != HF_LOST || conn->lost);
+        if (refused && *first == HF_OK) {
+            *first = changes[i].status;
+            if (err)
+                *err = why;
+        }
+        if (!held)
+            return changes[i].status;
+        if (refused)
+            put_back_refused(plan, conn, &changes[i], deadline);
+    }
+    return HF_OK;
+}
+
 static hf_status settle(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *changes, size_t n, struct hf__deadline deadline,
                         hf_error *err)
 {
     bool any = false;
+    hf_status first = HF_OK;
     for (size_t i = 0; i < n; i++)
         any = any || writes(&changes[i]);
     if (!any) {
@@ -112,26 +240,26 @@ static hf_status settle(struct hf__plan *plan, struct hf__conn *conn, struct hf_
         answer_all(changes, n, HF_OK);
         return HF_OK;
     }
-    hf_status status = write_changes(plan, conn, changes, n, deadline, err);
+    hf_status status = write_changes(plan, conn, changes, n, &first, deadline, err);
     if (status != HF_OK) {
         end(conn, deadline);
-        answer_all(changes, n, lost_by(status));
+        answer_all(changes, n, status);
         (void)hf__fail_context(err, "table %s: the settle failed and the row is free again", plan->table->display);
-        return lost_by(status);
+        return status;
     }
-    status = hf__conn_commit(conn, deadline, err);
+    if (first != HF_OK)
+        (void)hf__fail_context(err, "table %s: the settle failed and the row is free again", plan->table->display);
+    status = hf__conn_commit(conn, deadline, first == HF_OK ? err : NULL);
     if (status == HF_OK)
-        return HF_OK;
+        return first;
     hf_status answer = status == HF_LOST || status == HF_TIMEOUT ? HF_UNKNOWN : lost_by(status);
     end(conn, deadline);
     answer_all(changes, n, answer);
     return answer;
 }
 
-/* Looks at the row when nobody has it locked: while the old transaction lives, its commit may still take effect. *told: seen is what
- * the row has become, or that it is gone. */
-static hf_status look(struct hf__plan *plan, struct hf__conn *conn, const struct hf__row *row, struct hf__seen *seen, bool *told,
-                      struct hf__deadline deadline, hf_error *err)
+hf_status hf__look_free(struct hf__plan *plan, struct hf__conn *conn, const struct hf__row *row, struct hf__seen *seen, bool *told,
+                        struct hf__deadline deadline, hf_error *err)
 {
     hf_status status = hf__conn_begin(conn, HF__READ_COMMITTED, HF__IMMEDIATE, deadline, err);
     if (status == HF_OK)
@@ -153,15 +281,18 @@ static hf_status resolve(struct hf__plan *plan, struct hf__conn *conn, struct hf
     unsigned attempt = 0;
     hf_status status;
     do {
-        status = look(plan, conn, change->row, &seen, &told, deadline, err);
+        status = hf__look_free(plan, conn, change->row, &seen, &told, deadline, err);
     } while (status == HF_OK && !told && hf__backoff(attempt++, deadline));
     change->status = HF_UNKNOWN;
     if (status != HF_OK || !told)
         return status;
-    bool acks = change->action == HF__ACK || change->action == HF__REJECT;
+    bool dead = hf__goes_dead(plan, change), acks = hf__is_ack(plan, change) || (dead && plan->table->dead_table);
+    change->dead = dead;
     if (!seen.found || seen.processed)
         change->status = acks ? HF_OK : HF_UNKNOWN;
-    else if (acks)
+    else if (dead && seen.dead)
+        change->status = HF_OK;
+    else if (acks || dead)
         change->status = HF_LOST;
     else if (seen.stored == 0)
         change->status = HF_UNKNOWN;

@@ -59,13 +59,23 @@ void hf__sql_name(struct hf__sql *sql, const char *identifier)
     hf__sql_put(sql, quote);
 }
 
-void hf__sql_table(struct hf__sql *sql, const struct hf_table *table)
+static void put_qualified(struct hf__sql *sql, const char *schema, const char *name)
 {
-    if (table->schema) {
-        hf__sql_name(sql, table->schema);
+    if (schema) {
+        hf__sql_name(sql, schema);
         hf__sql_put(sql, ".");
     }
-    hf__sql_name(sql, table->name);
+    hf__sql_name(sql, name);
+}
+
+void hf__sql_table(struct hf__sql *sql, const struct hf_table *table)
+{
+    put_qualified(sql, table->schema, table->name);
+}
+
+void hf__sql_dead_table(struct hf__sql *sql, const struct hf_table *table)
+{
+    put_qualified(sql, table->dead_schema, table->dead_table);
 }
 
 /* The place of a value that PostgreSQL's statement already names: $n may be used again, ? may not. */

@@ -20,6 +20,7 @@ struct hf__row {
     struct hf__value payload, headers, group, partition;
     char *key;                 /* advisory lock: the rendered key */
     struct hf__value order[2]; /* priority and retry_after as read, for the claim order */
+    bool is_dead;              /* it stands in the dead letters' group, which the subscription names */
     void *memory;
 };
 void hf__row_free(struct hf__row *row); /* NULL is allowed */
@@ -52,6 +53,7 @@ struct hf__claim {
     const struct hf__value *busy; /* partition keys that are in work in this process: rows of them are left out */
     size_t n_busy;                /* of more than HF__BUSY_MOST the last ones are not left out */
     size_t buried;                /* out: rows that had used up max_attempts and went to the dead letter unrun */
+    hf_error *refused;            /* may be NULL; out: why such a row could not go there (it comes again later); else untouched */
 };
 #define HF__BUSY_MOST ((size_t)256)
 
@@ -128,10 +130,15 @@ HF_CHECKED hf_status hf__transaction_open(struct hf__plan *plan, struct hf__conn
  * (a deadlock, DDL, a COMMIT of the handler's): nothing may be settled, and conn->retire is set. */
 HF_CHECKED hf_status hf__transaction_undo(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, hf_error *err);
 /* Ack: commits the handler's writes and the settle together, or neither. The change's status as of settle; HF_LEASE_LOST and HF_LOST have
- * rolled all back. Advisory: unlocks after it. HF_DATABASE with *undone set: the handler left its transaction failed; it was undone as by
- * hf__transaction_undo and the row is still held. */
+ * rolled all back. Advisory: unlocks after it. An error with *undone set (HF_DATABASE: the handler left its transaction failed; lease and
+ * advisory also HF_TRANSIENT and what the database refused, lease HF_LOST of the connection): all was undone as by
+ * hf__transaction_undo, and the row is still held: to be settled as a retry_after. */
 HF_CHECKED hf_status hf__transaction_ack(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change, bool *undone,
                                          struct hf__deadline deadline, hf_error *err);
+/* After an ack whose answer never came (HF_UNKNOWN): as the strategy's resolve. HF_TRANSIENT (lease): it did not take effect, for certain,
+ * and the row is still ours: to be settled as a retry_after. */
+HF_CHECKED hf_status hf__transaction_resolve(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *change,
+                                             struct hf__deadline deadline, hf_error *err);
 
 /* Counts, for tools. -1: cannot be known from outside. */
 struct hf__counts {

@@ -12,9 +12,9 @@
 #define MAX_ARGUMENTS 32
 #define READY_MS 20000
 
-void hf_test_fleet_open(struct hf_test_fleet *fleet, struct hf_test_kind kind, int lease_seconds, size_t n_keys)
+void hf_test_fleet_open(struct hf_test_fleet *fleet, struct hf_test_kind kind, int lease_seconds, struct hf_test_shape shape)
 {
-    hf_test_jobs_open_keys(&fleet->jobs, kind, lease_seconds, n_keys);
+    hf_test_jobs_open_shape(&fleet->jobs, kind, lease_seconds, shape);
     const char *dir = getenv("HF_TEST_SQLITE_DIR");
     if (!dir) {
         hf_test_fail("HF_TEST_SQLITE_DIR is not set: run this test with `sh tests/run.sh`");
@@ -36,6 +36,13 @@ void hf_test_fleet_add(struct hf_test_fleet *fleet, size_t n)
 {
     hf_runtime *runtime = hf_test_jobs_runtime(&fleet->jobs, NULL);
     hf_test_jobs_add(&fleet->jobs, runtime, n);
+    HF_TEST_OK(hf_runtime_close(runtime), NULL);
+}
+
+void hf_test_fleet_add_groups(struct hf_test_fleet *fleet, size_t n, size_t groups)
+{
+    hf_runtime *runtime = hf_test_jobs_runtime(&fleet->jobs, NULL);
+    hf_test_jobs_add_groups(&fleet->jobs, runtime, n, groups);
     HF_TEST_OK(hf_runtime_close(runtime), NULL);
 }
 

@@ -10,10 +10,12 @@ struct hf_test_fleet {
     const char *description, *ledger; /* files */
 };
 
-void hf_test_fleet_open(struct hf_test_fleet *fleet, struct hf_test_kind kind, int lease_seconds, size_t n_keys);
+void hf_test_fleet_open(struct hf_test_fleet *fleet, struct hf_test_kind kind, int lease_seconds, struct hf_test_shape shape);
 void hf_test_fleet_close(struct hf_test_fleet *fleet);
 /* n rows, on an empty table; see hf_test_jobs_add. */
 void hf_test_fleet_add(struct hf_test_fleet *fleet, size_t n);
+/* n rows more, see hf_test_jobs_add_groups. */
+void hf_test_fleet_add_groups(struct hf_test_fleet *fleet, size_t n, size_t groups);
 /* Runs a test under every strategy of every database. */
 void hf_test_on_all(void (*test)(struct hf_test_kind kind));
 /* Starts a worker with these options more; NULL ends them. */

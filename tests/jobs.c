@@ -12,46 +12,77 @@ const struct hf_test_kind hf_test_kinds[] = {
 };
 const size_t hf_test_n_kinds = sizeof hf_test_kinds / sizeof hf_test_kinds[0];
 
-static const char *description(const struct hf_test_jobs *jobs, int lease_seconds)
+#define COLUMNS \
+    "\"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\", \"retry_after\": \"retry_after\", \"last_error\": \"last_error\""
+
+static const char *text(const char *text_or_null)
 {
-    const char *lease = "", *key = "";
+    return text_or_null ? text_or_null : "";
+}
+
+static const char *description(const struct hf_test_jobs *jobs, int lease_seconds, struct hf_test_shape shape)
+{
+    const char *lease = "", *key = "", *dead = "";
+    if (shape.dead_table) {
+        dead = hf_test_format(", \"dead_letter\": { \"table\": \"%s_dead\" }", jobs->name);
+    }
     if (jobs->kind.strategy == HF_LEASE) {
         lease = ", \"locked_until\": \"locked_until\"";
         key = hf_test_format(", \"lease_seconds\": %d", lease_seconds);
     } else if (jobs->kind.strategy == HF_ADVISORY_LOCK) {
         key = hf_test_format(", \"advisory_lock\": \"%s-{%s}\"", jobs->name, jobs->n_keys ? "account" : "id");
     }
-    return hf_test_format("{ \"table\": \"%s\", \"columns\": { \"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\", "
-                          "\"retry_after\": \"retry_after\", \"last_error\": \"last_error\"%s }%s }",
-                          jobs->name, lease, key);
+    return hf_test_format("{ \"table\": \"%s\", \"columns\": { " COLUMNS "%s%s }%s%s%s }", jobs->name, lease, text(shape.columns), key,
+                          text(shape.settings), dead);
+}
+
+/* The columns that dead letters take with them, and those of the shape; a strategy's own stay behind. */
+static void create_dead_table(struct hf_test_jobs *jobs, hf_runtime *runtime, struct hf_test_shape shape)
+{
+    hf_error err = {.status = HF_OK};
+    hf_table *table = NULL;
+    /* SQLite makes no table for a row lock, so it gets a lease that nobody takes. */
+    const char *lease = jobs->kind.database == HF__SQLITE ? ", \"locked_until\": \"locked_until\"" : "";
+    const char *json =
+        hf_test_format("{ \"table\": \"%s_dead\", \"columns\": { " COLUMNS "%s%s } }", jobs->name, lease, text(shape.columns));
+    HF_TEST_OK(hf_table_parse(json, strlen(json), &table, &err), &err);
+    HF_TEST_OK(hf_table_create(runtime, table, &err), &err);
+    hf_table_free(table);
 }
 
 void hf_test_jobs_open(struct hf_test_jobs *jobs, struct hf_test_kind kind, int lease_seconds)
 {
-    hf_test_jobs_open_keys(jobs, kind, lease_seconds, 0);
+    hf_test_jobs_open_shape(jobs, kind, lease_seconds, (struct hf_test_shape){.n_keys = 0});
 }
 
-void hf_test_jobs_open_keys(struct hf_test_jobs *jobs, struct hf_test_kind kind, int lease_seconds, size_t n_keys)
+void hf_test_jobs_open_shape(struct hf_test_jobs *jobs, struct hf_test_kind kind, int lease_seconds, struct hf_test_shape shape)
 {
     hf_error err = {.status = HF_OK};
     const char *url = hf_test_url(kind.database);
     memset(jobs, 0, sizeof *jobs);
     pthread_mutex_init(&jobs->lock, NULL);
     jobs->kind = kind;
-    jobs->n_keys = kind.strategy == HF_ADVISORY_LOCK ? n_keys : 0;
+    jobs->dead_table = shape.dead_table;
+    jobs->n_keys = kind.strategy == HF_ADVISORY_LOCK ? shape.n_keys : 0;
     /* Tests kill processes, not machines, and what the disk has not got yet survives that. */
     jobs->url = kind.database == HF__SQLITE ? hf_test_format("%s&synchronous=off", url) : url;
     jobs->name = hf_test_scratch("jobs");
-    jobs->json = description(jobs, lease_seconds);
+    jobs->json = description(jobs, lease_seconds, shape);
     HF_TEST_OK(hf_table_parse(jobs->json, strlen(jobs->json), &jobs->table, &err), &err);
     hf_runtime *runtime = hf_test_jobs_runtime(jobs, NULL);
     HF_TEST_OK(hf_table_create(runtime, jobs->table, &err), &err);
+    if (shape.dead_table) {
+        create_dead_table(jobs, runtime, shape);
+    }
     HF_TEST_OK(hf_runtime_close(runtime), NULL);
 }
 
 void hf_test_jobs_close(struct hf_test_jobs *jobs)
 {
     hf_test_sql(jobs->url, hf_test_format("DROP TABLE %s", jobs->name));
+    if (jobs->dead_table) {
+        hf_test_sql(jobs->url, hf_test_format("DROP TABLE %s_dead", jobs->name));
+    }
     hf_table_free(jobs->table);
     free(jobs->log);
     free(jobs->runs);
@@ -106,6 +137,19 @@ void hf_test_jobs_add(struct hf_test_jobs *jobs, hf_runtime *runtime, size_t n)
     }
     HF_TEST_OK(hf_enqueue(runtime, jobs->table, list, n, NULL, &err), &err);
     free(account);
+    free(list);
+}
+
+void hf_test_jobs_add_groups(struct hf_test_jobs *jobs, hf_runtime *runtime, size_t n, size_t groups)
+{
+    hf_error err = {.status = HF_OK};
+    hf_job *list = calloc(n, sizeof *list);
+    CU_ASSERT_FATAL(list != NULL);
+    for (size_t i = 0; i < n; i++) {
+        list[i] = (hf_job)HF_JOB_INIT;
+        list[i].group = hf_test_format("g%zu", i % groups + 1);
+    }
+    HF_TEST_OK(hf_enqueue(runtime, jobs->table, list, n, NULL, &err), &err);
     free(list);
 }
 

@@ -20,12 +20,21 @@ struct hf_test_run {
     int64_t id, attempt, begin_us, end_us; /* end_us 0: it still runs */
 };
 
+/* What a table has beside what every table of these tests has. NULL: nothing. */
+struct hf_test_shape {
+    const char *columns;  /* more of "columns", each with a comma in front: ", \"group\": \"grp\"" */
+    const char *settings; /* more settings likewise: ", \"fifo\": true" */
+    size_t n_keys;        /* advisory lock: so many keys share the rows; 0: each row has its own */
+    bool dead_table;      /* dead letters go to a table of their own, NAME_dead */
+};
+
 struct hf_test_jobs {
     struct hf_test_kind kind;
     const char *url, *name, *json; /* the description's text */
     hf_table *table;
-    size_t n_keys; /* advisory lock: so many keys share the rows; 0: each row has its own */
-    char *log;     /* everything that the runtimes logged, a line each; guarded by lock */
+    size_t n_keys; /* of the shape; 0 unless it is an advisory lock */
+    bool dead_table;
+    char *log; /* everything that the runtimes logged, a line each; guarded by lock */
     pthread_mutex_t lock;
     struct hf_test_run *runs;
     size_t n_runs;
@@ -33,13 +42,15 @@ struct hf_test_jobs {
 
 /* Makes the table: id, payload, attempt, retry_after, last_error; locked_until (lease_seconds), or an advisory lock on the id. */
 void hf_test_jobs_open(struct hf_test_jobs *jobs, struct hf_test_kind kind, int lease_seconds);
-/* The same, and under advisory lock the rows have one of n_keys keys, in turn. */
-void hf_test_jobs_open_keys(struct hf_test_jobs *jobs, struct hf_test_kind kind, int lease_seconds, size_t n_keys);
+/* The same with more to it. */
+void hf_test_jobs_open_shape(struct hf_test_jobs *jobs, struct hf_test_kind kind, int lease_seconds, struct hf_test_shape shape);
 void hf_test_jobs_close(struct hf_test_jobs *jobs);
 /* A runtime that logs into jobs->log. options may be NULL. */
 hf_runtime *hf_test_jobs_runtime(struct hf_test_jobs *jobs, const hf_runtime_options *options);
 /* n rows with ids 1 to n (on an empty table), payload "job ID". */
 void hf_test_jobs_add(struct hf_test_jobs *jobs, hf_runtime *runtime, size_t n);
+/* n rows more, in turn of the groups g1, g2, ..: with so many groups. */
+void hf_test_jobs_add_groups(struct hf_test_jobs *jobs, hf_runtime *runtime, size_t n, size_t groups);
 int64_t hf_test_jobs_count(const struct hf_test_jobs *jobs, const char *where);
 
 /* For handlers: notes that a delivery begins, and that it ends. */

@@ -212,6 +212,35 @@ void hf_test_ledger_keys_apart(const struct hf_test_ledger *ledger)
     apart(ledger, key_of, "key");
 }
 
+static int by_key_and_begin(const void *left, const void *right)
+{
+    const struct hf_test_entry *a = left;
+    const struct hf_test_entry *b = right;
+    int order = strcmp(a->key, b->key);
+    return order != 0 ? order : by_begin(a, b);
+}
+
+void hf_test_ledger_in_order(const struct hf_test_ledger *ledger)
+{
+    size_t wrong = 0;
+    struct hf_test_entry *runs = calloc(ledger->n + 1, sizeof *runs);
+    if (!runs) {
+        abort();
+    }
+    if (ledger->n > 0) {
+        memcpy(runs, ledger->runs, ledger->n * sizeof *runs);
+        qsort(runs, ledger->n, sizeof *runs, by_key_and_begin);
+    }
+    for (size_t i = 1; i < ledger->n && wrong == 0; i++) {
+        wrong = strcmp(runs[i - 1].key, runs[i].key) == 0 && id_of(&runs[i - 1]) > id_of(&runs[i]) ? i : 0;
+    }
+    struct hf_test_entry before = wrong ? runs[wrong - 1] : (struct hf_test_entry){0}, after = runs[wrong];
+    free(runs);
+    if (wrong) {
+        hf_test_fail("%s: row %s began after row %s (processes %d and %d)", after.key, after.id, before.id, after.pid, before.pid);
+    }
+}
+
 /* How often each of the rows 1 to n ran, at [id]. The caller's. */
 static size_t *count_runs(const struct hf_test_ledger *ledger, size_t n)
 {

@@ -6,7 +6,7 @@
 #include "tests/support.h"
 
 struct hf_test_entry { /* one run of a handler */
-    char *id, *key;    /* key "-": none */
+    char *id, *key; /* key "-": none; a row without a key has its group there */
     int64_t attempt, begin_ns, end_ns; /* CLOCK_MONOTONIC; end_ns INT64_MAX: it has not ended */
     pid_t pid;
 };
@@ -28,8 +28,10 @@ const struct hf_test_entry *hf_test_ledger_run_of(const struct hf_test_ledger *l
 
 /* No two runs of one row overlap. */
 void hf_test_ledger_rows_apart(const struct hf_test_ledger *ledger);
-/* No two runs of one key overlap. */
+/* No two runs of one key, or group, overlap. */
 void hf_test_ledger_keys_apart(const struct hf_test_ledger *ledger);
+/* In each key, or group, runs begin in the order of the ids; a row may run several times in its turn. */
+void hf_test_ledger_in_order(const struct hf_test_ledger *ledger);
 /* The rows 1 to n, and no others, ran; each at least once, and its last run ended. */
 void hf_test_ledger_all_ran(const struct hf_test_ledger *ledger, size_t n);
 /* The same, each once, and as its first attempt. */

@@ -10,6 +10,8 @@
 # DIR must be short (sockets lie in it) and on a path that the servers' users may enter. As root the servers run as the
 # users postgres and mysql. HF_TEST_FSYNC=off at the first start trades durability for speed. Their time zone is not UTC on
 # purpose: a session that does not set its own shows in the tests.
+# Other servers than the installed ones: HF_TEST_POSTGRES_BIN names a directory with initdb, pg_ctl and postgres, HF_TEST_MYSQLD a
+# mariadbd or a mysqld, which then runs in MariaDB's place. They must be set for each call.
 set -eu
 
 usage() {
@@ -113,6 +115,7 @@ pg_make() {
     as postgres tee -a "$pg/data/postgresql.conf" >/dev/null <<CONF
 listen_addresses = '127.0.0.1'
 unix_socket_directories = '$pg'
+password_encryption = 'scram-sha-256'
 max_connections = 200
 fsync = $fsync
 timezone = 'America/St_Johns'
@@ -132,7 +135,9 @@ pg_up() {
 }
 
 pg_fill() {
-    as postgres "$(pg_bin)/psql" -X -q -h "$pg" -p "$(cat "$pg/port")" -U postgres -v ON_ERROR_STOP=1 >/dev/null <<SQL
+    psql=$(pg_bin)/psql
+    [ -x "$psql" ] || psql=psql
+    as postgres "$psql" -X -q -h "$pg" -p "$(cat "$pg/port")" -U postgres -v ON_ERROR_STOP=1 >/dev/null <<SQL
 CREATE ROLE holdfast LOGIN PASSWORD '$password';
 GRANT pg_monitor, pg_signal_backend TO holdfast;
 CREATE DATABASE holdfast OWNER holdfast;
@@ -165,11 +170,30 @@ pg_kill() {
     rm -f "$pg/data/postmaster.pid" "$pg"/.s.PGSQL.*
 }
 
+mysqld() { # the path of the server's program
+    if [ -n "${HF_TEST_MYSQLD:-}" ]; then
+        echo "$HF_TEST_MYSQLD"
+        return
+    fi
+    PATH=$PATH:/usr/sbin command -v mariadbd || die "no MariaDB server is installed: sh tests/packages.sh test"
+}
+
+is_mariadb() {
+    "$(mysqld)" --no-defaults --version | grep -q MariaDB
+}
+
+maria_install() {
+    if is_mariadb; then
+        as mysql mariadb-install-db --no-defaults --auth-root-authentication-method=normal --skip-test-db --datadir="$maria/data"
+    else
+        as mysql "$(mysqld)" --no-defaults --initialize-insecure --datadir="$maria/data"
+    fi
+}
+
 maria_make() {
-    command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] || die "no MariaDB server is installed: sh tests/packages.sh test"
+    mysqld >/dev/null
     own mysql "$maria"
-    as mysql mariadb-install-db --no-defaults --auth-root-authentication-method=normal --skip-test-db \
-        --datadir="$maria/data" >"$maria/install.log" 2>&1 || die "mariadb-install-db failed: $(tail -n 5 "$maria/install.log")"
+    maria_install >"$maria/install.log" 2>&1 || die "the server's tables cannot be made: $(tail -n 5 "$maria/install.log")"
     if [ "${HF_TEST_FSYNC:-on}" = off ]; then
         as mysql tee "$maria/options" >/dev/null <<OPTIONS
 --innodb-flush-log-at-trx-commit=0
@@ -186,13 +210,21 @@ maria_admin() {
     mariadb-admin --no-defaults --user=root --socket="$maria/sock" "$@" >/dev/null 2>&1
 }
 
+own_options() { # what only one of the two servers knows
+    if is_mariadb; then
+        echo --plugin-load-add=metadata_lock_info --plugin-maturity=unknown
+    else
+        echo --mysqlx=OFF --secure-file-priv=NULL
+    fi
+}
+
 maria_up() { # setsid: an interrupt from the terminal is for the tests, which then stop the server
     # shellcheck disable=SC2046
-    become mysql setsid "$(PATH=$PATH:/usr/sbin command -v mariadbd)" --no-defaults --datadir="$maria/data" --socket="$maria/sock" \
+    become mysql setsid "$(mysqld)" --no-defaults --datadir="$maria/data" --socket="$maria/sock" \
         --pid-file="$maria/pid" --bind-address=127.0.0.1 --port="$(cat "$maria/port")" --skip-name-resolve \
         --max-connections=300 --character-set-server=utf8mb4 --default-time-zone=-03:30 --max-allowed-packet=64M \
         --performance-schema=ON --performance-schema-instrument='wait/lock/metadata/sql/mdl=ON' \
-        --plugin-load-add=metadata_lock_info --plugin-maturity=unknown $(cat "$maria/options") \
+        $(own_options) $(cat "$maria/options") \
         </dev/null >>"$maria/server.log" 2>&1 &
     started=$!
     tries=0
@@ -204,12 +236,16 @@ maria_up() { # setsid: an interrupt from the terminal is for the tests, which th
 }
 
 maria_fill() {
+    connection_admin='CONNECTION ADMIN'
+    is_mariadb || connection_admin=CONNECTION_ADMIN
     mariadb --no-defaults --user=root --socket="$maria/sock" <<SQL
 CREATE DATABASE holdfast;
 CREATE USER holdfast@'127.0.0.1' IDENTIFIED BY '$password';
 GRANT ALL ON holdfast.* TO holdfast@'127.0.0.1';
-GRANT PROCESS, CONNECTION ADMIN ON *.* TO holdfast@'127.0.0.1';
+GRANT PROCESS, $connection_admin ON *.* TO holdfast@'127.0.0.1';
 GRANT SELECT ON performance_schema.* TO holdfast@'127.0.0.1';
+CREATE USER IF NOT EXISTS root@'127.0.0.1';
+GRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION;
 SQL
     touch "$maria/filled"
 }
@@ -220,7 +256,7 @@ maria_start() {
     tries=0
     until maria_up; do
         tries=$((tries + 1))
-        [ $tries -lt 5 ] || die "MariaDB does not start: $(tail -n 5 "$maria/server.log")"
+        [ $tries -lt 5 ] || die "$(mysqld) does not start: $(tail -n 5 "$maria/server.log")"
         [ -f "$maria/filled" ] || free_port >"$maria/port"
     done
     [ -f "$maria/filled" ] || maria_fill

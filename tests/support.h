@@ -33,8 +33,9 @@ bool hf_test_wait_until(bool (*check)(void *arg), void *arg, int64_t timeout_ms)
 /* The servers that tests/servers.sh started. Each fails the test, saying what to do, when its variable is not set. */
 const char *hf_test_postgres_url(void);       /* an ordinary role with a password, owner of its database */
 const char *hf_test_postgres_admin_url(void); /* the superuser */
-const char *hf_test_mysql_url(void);          /* MariaDB; an ordinary user with a password */
+const char *hf_test_mysql_url(void);          /* MariaDB, or MySQL; an ordinary user with a password */
 const char *hf_test_mysql_admin_url(void);    /* root */
+bool hf_test_is_mariadb(void);                /* which of the two */
 const char *hf_test_sqlite_url(void);         /* a new database file for each call */
 const char *hf_test_url(enum hf__database database);
 bool hf_test_built_with(enum hf__database database);

@@ -40,6 +40,11 @@ const char *hf_test_mysql_admin_url(void)
     return variable("HF_TEST_MYSQL_ADMIN_URL");
 }
 
+bool hf_test_is_mariadb(void)
+{
+    return hf_test_query_int(hf_test_mysql_url(), "SELECT VERSION() LIKE '%MariaDB%'") == 1;
+}
+
 const char *hf_test_sqlite_url(void)
 {
     return hf_test_format("sqlite:%s/%s.db?create=1", variable("HF_TEST_SQLITE_DIR"), hf_test_scratch("t"));

@@ -24,7 +24,7 @@ struct work {
 static void open_work(struct work *work, enum hf__database database, size_t n_keys)
 {
     *work = (struct work){.gate = HF_TEST_GATE_INIT, .name = hf_test_scratch("e2e_advisory")};
-    hf_test_jobs_open_keys(&work->jobs, (struct hf_test_kind){database, HF_ADVISORY_LOCK}, 30, n_keys);
+    hf_test_jobs_open_shape(&work->jobs, (struct hf_test_kind){database, HF_ADVISORY_LOCK}, 30, (struct hf_test_shape){.n_keys = n_keys});
 }
 
 /* Another description in place of the usual one. */

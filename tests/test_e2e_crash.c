@@ -83,7 +83,7 @@ static void crash_on(struct hf_test_kind kind)
     /* There one process serves a file, so the heir comes when the victim is gone: its keys are free. */
     bool alone = kind.database == HF__SQLITE && kind.strategy == HF_ADVISORY_LOCK;
     struct hf_test_fleet fleet;
-    hf_test_fleet_open(&fleet, kind, LEASE_SECONDS, 0);
+    hf_test_fleet_open(&fleet, kind, LEASE_SECONDS, (struct hf_test_shape){.n_keys = 0});
     hf_test_fleet_add(&fleet, 1);
     struct hf_test_child *victim = hf_test_fleet_start(&fleet, "--workers", "1", "--handler", "hang", NULL);
     hf_test_fleet_wait_begun(&fleet, 1, LIMIT_MS);

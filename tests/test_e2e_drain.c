@@ -73,7 +73,7 @@ static void drain_on(struct hf_test_kind kind, size_t n_keys)
 {
     size_t processes = kind.database == HF__SQLITE && kind.strategy == HF_ADVISORY_LOCK ? 1 : 2;
     struct hf_test_fleet fleet;
-    hf_test_fleet_open(&fleet, kind, 30, n_keys);
+    hf_test_fleet_open(&fleet, kind, 30, (struct hf_test_shape){.n_keys = n_keys});
     drain(&fleet, processes);
     check(&fleet, processes);
     hf_test_fleet_close(&fleet);

@@ -39,7 +39,7 @@ static void restart_under(struct hf_test_kind kind)
 {
     struct hf_test_fleet fleet;
     struct hf_test_child *workers[2];
-    hf_test_fleet_open(&fleet, kind, 3, 0);
+    hf_test_fleet_open(&fleet, kind, 3, (struct hf_test_shape){.n_keys = 0});
     hf_test_fleet_add(&fleet, ROWS);
     for (size_t i = 0; i < 2; i++) {
         workers[i] = hf_test_fleet_start(&fleet, "--workers", "2", "--poll-ms", "50", "--handler", "uniform:2-5", "--until-empty", NULL);

@@ -20,7 +20,7 @@
 
 #define LENGTH(array) (sizeof(array) / sizeof(array)[0])
 
-/* A lease table with every column that a job may set but the group. */
+/* A lease table. */
 struct place {
     enum hf__database database;
     const char *url, *name;
@@ -28,19 +28,28 @@ struct place {
     hf_runtime *runtime;
 };
 
-static struct place open_place(enum hf__database database)
+static struct place open_place_with(enum hf__database database, const char *columns)
 {
     hf_error err = {0};
     struct place place = {.database = database, .url = hf_test_url(database), .name = hf_test_scratch("enqueue")};
     const char *json = hf_test_format(
         "{ \"table\": \"%s\", \"columns\": { \"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\", \"retry_after\": "
-        "\"retry_after\", \"last_error\": \"last_error\", \"locked_until\": \"locked_until\" } }",
-        place.name);
+        "\"retry_after\", \"last_error\": \"last_error\", \"locked_until\": \"locked_until\"%s } }",
+        place.name, columns);
     HF_TEST_OK(hf_table_parse(json, strlen(json), &place.table, &err), &err);
     HF_TEST_OK(hf_runtime_open(place.url, NULL, &place.runtime, &err), &err);
     HF_TEST_OK(hf_table_create(place.runtime, place.table, &err), &err);
     return place;
 }
+
+/* With every column that a job may set but those of roles that sort and name it. */
+static struct place open_place(enum hf__database database)
+{
+    return open_place_with(database, "");
+}
+
+static const char every_role[] =
+    ", \"headers\": \"headers\", \"group\": \"queue\", \"priority\": \"urgency\", \"partition_key\": \"customer\"";
 
 static void close_place(struct place *place)
 {
@@ -49,14 +58,19 @@ static void close_place(struct place *place)
     hf_test_sql(place->url, hf_test_format("DROP TABLE %s", place->name));
 }
 
-static void on_all(void (*test)(struct place *place))
+static void on_all_with(const char *columns, void (*test)(struct place *place))
 {
     static const enum hf__database databases[] = {HF__SQLITE, HF__POSTGRES, HF__MYSQL};
     for (size_t i = 0; i < LENGTH(databases); i++) {
-        struct place place = open_place(databases[i]);
+        struct place place = open_place_with(databases[i], columns);
         test(&place);
         close_place(&place);
     }
+}
+
+static void on_all(void (*test)(struct place *place))
+{
+    on_all_with("", test);
 }
 
 static int64_t rows(const struct place *place, const char *where)
@@ -154,6 +168,143 @@ static void test_many(void)
     on_all(many);
 }
 
+/* ---- roles ---- */
+
+static const char *stored(const struct place *place, const char *column, const char *where)
+{
+    return hf_test_query_text(place->url, hf_test_format("SELECT %s FROM %s WHERE %s", column, place->name, where));
+}
+
+/* Jobs that fill different columns, mixed, in one call. */
+static void roles(struct place *place)
+{
+    hf_error err = {0};
+    hf_field error = {"last_error", "told", 4};
+    hf_job jobs[] = {job("all"), job("few"), job("none"), job("all too")};
+    for (size_t i = 0; i < LENGTH(jobs); i += 3) {
+        jobs[i].group = "mail";
+        jobs[i].headers = "{\"a\": 1}";
+        jobs[i].priority = i == 0 ? INT32_MIN : INT32_MAX;
+        jobs[i].has_priority = true;
+        jobs[i].partition_key = "customer 7";
+        jobs[i].fields = &error;
+        jobs[i].n_fields = 1;
+    }
+    jobs[1].partition_key = "";
+    HF_TEST_OK(hf_enqueue(place->runtime, place->table, jobs, LENGTH(jobs), NULL, &err), &err);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "queue = 'mail' AND customer = 'customer 7' AND last_error = 'told'"), 2);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "queue = 'mail' AND urgency = -2147483648"), 1);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "queue = 'mail' AND urgency = 2147483647 AND headers IS NOT NULL"), 1);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "customer = '' AND queue IS NULL AND headers IS NULL"), 1);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "customer IS NULL AND queue IS NULL AND urgency = 0"), 1);
+}
+
+static void test_roles(void)
+{
+    on_all_with(every_role, roles);
+}
+
+/* A value for a role's column, given as a field: then nothing of ours stands in its way, the due time included. */
+static void fields_for_roles(struct place *place)
+{
+    hf_error err = {0};
+    hf_field fields[] = {{"queue", "g", 1}, {"urgency", "-5", 2}, {"retry_after", "2031-01-02 03:04:05.5", 21}};
+    hf_job one = job("x");
+    one.fields = fields;
+    one.n_fields = LENGTH(fields);
+    HF_TEST_OK(hf_enqueue(place->runtime, place->table, &one, 1, NULL, &err), &err);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "queue = 'g' AND urgency = -5"), 1);
+    CU_ASSERT_EQUAL_FATAL(rows(place, "retry_after > '2031-01-02 03:04:05' AND retry_after < '2031-01-02 03:04:06'"), 1);
+}
+
+static void test_fields_for_roles(void)
+{
+    on_all_with(every_role, fields_for_roles);
+}
+
+/* ---- times ---- */
+
+#define DUE_US INT64_C(1924992245000001) /* 2031-01-01 00:04:05.000001 UTC */
+
+/* A column that keeps fewer digits of a second than we do. */
+static void make_coarse(const struct place *place, unsigned digits)
+{
+    if (place->database == HF__POSTGRES) {
+        hf_test_sql(place->url, hf_test_format("ALTER TABLE %s ALTER COLUMN retry_after TYPE timestamptz(%u)", place->name, digits));
+    } else if (place->database == HF__MYSQL) {
+        hf_test_sql(place->url, hf_test_format("ALTER TABLE %s MODIFY retry_after DATETIME(%u) NULL", place->name, digits));
+    }
+}
+
+static const char *due_text(const struct place *place)
+{
+    const char *column = place->database == HF__POSTGRES ? "to_char(retry_after AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US')"
+                         : place->database == HF__MYSQL  ? "date_format(retry_after, '%Y-%m-%d %H:%i:%s.%f')"
+                                                         : "retry_after";
+    return stored(place, column, "1 = 1");
+}
+
+static void must_be_due(struct place *place, const hf_job *one, const char *wanted)
+{
+    hf_error err = {0};
+    HF_TEST_OK(hf_enqueue(place->runtime, place->table, one, 1, NULL, &err), &err);
+    const char *found = due_text(place);
+    if (strcmp(found, wanted) != 0) {
+        hf_test_fail("due at %s, not %s", found, wanted);
+    }
+    hf_test_sql(place->url, hf_test_format("DELETE FROM %s", place->name));
+}
+
+/* Rounded up to what the column keeps: never early. */
+static void due_times(struct place *place)
+{
+    bool sqlite = place->database == HF__SQLITE;
+    hf_job one = job("x");
+    one.due_us = DUE_US;
+    must_be_due(place, &one, "2031-01-01 00:04:05.000001");
+    make_coarse(place, 3);
+    must_be_due(place, &one, sqlite ? "2031-01-01 00:04:05.000001" : "2031-01-01 00:04:05.001000");
+    make_coarse(place, 0);
+    must_be_due(place, &one, sqlite ? "2031-01-01 00:04:05.000001" : "2031-01-01 00:04:06.000000");
+    one.due_us = DUE_US - 1;
+    must_be_due(place, &one, "2031-01-01 00:04:05.000000");
+    one.due_us = INT64_C(253402300799000000);
+    must_be_due(place, &one, "9999-12-31 23:59:59.000000");
+}
+
+static void test_due_times(void)
+{
+    on_all(due_times);
+}
+
+/* A delay of a millisecond and more, in a column of whole seconds: not due before it is over. */
+static void coarse_delays(struct place *place)
+{
+    if (place->database == HF__SQLITE) {
+        return;
+    }
+    hf_error err = {0};
+    make_coarse(place, 0);
+    const char *now = place->database == HF__POSTGRES ? "EXTRACT(EPOCH FROM clock_timestamp())" : "UNIX_TIMESTAMP(UTC_TIMESTAMP(6))";
+    const char *due = place->database == HF__POSTGRES ? "EXTRACT(EPOCH FROM retry_after)" : "UNIX_TIMESTAMP(retry_after)";
+    for (size_t i = 0; i < 20; i++) {
+        hf_job one = job("x");
+        one.delay_ms = 2000 + (int64_t)i * 47;
+        int64_t before_ms = hf_test_query_int(place->url, hf_test_format("SELECT CAST(%s * 1000 AS DECIMAL(20, 0))", now));
+        HF_TEST_OK(hf_enqueue(place->runtime, place->table, &one, 1, NULL, &err), &err);
+        int64_t due_ms =
+            hf_test_query_int(place->url, hf_test_format("SELECT CAST(%s * 1000 AS DECIMAL(20, 0)) FROM %s", due, place->name));
+        CU_ASSERT_TRUE_FATAL(due_ms + 50 >= before_ms + one.delay_ms); /* the two clocks' difference is estimated */
+        CU_ASSERT_TRUE_FATAL(due_ms <= before_ms + one.delay_ms + 2000);
+        hf_test_sql(place->url, hf_test_format("DELETE FROM %s", place->name));
+    }
+}
+
+static void test_coarse_delays(void)
+{
+    on_all(coarse_delays);
+}
+
 /* ---- all or nothing, and what is refused ---- */
 
 static void all_or_nothing(struct place *place)
@@ -203,12 +354,21 @@ static void test_refused(void)
     priority.has_priority = true;
     delay.delay_ms = -1;
     too_long.delay_ms = INT64_MAX;
+    hf_job partition = HF_JOB_INIT;
+    hf_job early = HF_JOB_INIT;
+    hf_job late = HF_JOB_INIT;
+    partition.partition_key = "k";
+    early.due_us = -1;
+    late.due_us = INT64_MAX;
     payload.null_payload = true;
     field.fields = &nameless;
     field.n_fields = 1;
     refused(&place, &group, "\"group\"");
     refused(&place, &headers, "\"headers\"");
     refused(&place, &priority, "\"priority\"");
+    refused(&place, &partition, "\"partition_key\"");
+    refused(&place, &early, "-1 us");
+    refused(&place, &late, "the year 9999");
     refused(&place, &delay, "-1 ms");
     refused(&place, &too_long, "a thousand years");
     refused(&place, &payload, "null_payload");
@@ -224,6 +384,49 @@ static void test_refused(void)
     HF_TEST_STATUS(hf_enqueue(place.runtime, NULL, &group, 1, NULL, &err), HF_INVALID, &err);
     HF_TEST_STATUS(hf_enqueue(place.runtime, place.table, NULL, 1, NULL, &err), HF_INVALID, &err);
     close_place(&place);
+}
+
+/* One thing said twice, in two ways. */
+static void contradictions(struct place *place)
+{
+    static const char *const columns[] = {"payload", "headers", "queue", "urgency", "customer", "retry_after"};
+    for (size_t i = 0; i < LENGTH(columns) + 1; i++) {
+        hf_field field = {i < LENGTH(columns) ? columns[i] : "retry_after", "1", 1};
+        hf_job one = HF_JOB_INIT;
+        one.payload = i == 0 ? "x" : NULL;
+        one.payload_len = i == 0;
+        one.headers = i == 1 ? "{}" : NULL;
+        one.group = i == 2 ? "g" : NULL;
+        one.has_priority = i == 3;
+        one.partition_key = i == 4 ? "k" : NULL;
+        one.delay_ms = i == 5;
+        one.due_us = i == 6;
+        one.fields = &field;
+        one.n_fields = 1;
+        refused(place, &one, hf_test_format("a field for its column \"%s\" as well: leave one of them out", field.column));
+        if (place->database != HF__POSTGRES) {
+            field.column = hf_test_format("%c%s", field.column[0] - 'a' + 'A', field.column + 1);
+            refused(place, &one, "as well: leave one of them out");
+        }
+    }
+    hf_field twice[] = {{"last_error", "a", 1}, {"attempt", "1", 1}, {"last_error", "b", 1}};
+    hf_job one = HF_JOB_INIT;
+    one.fields = twice;
+    one.n_fields = LENGTH(twice);
+    refused(place, &one, "two fields for the column \"last_error\"");
+    one.n_fields = 0;
+    one.delay_ms = 1;
+    one.due_us = 1;
+    refused(place, &one, "a delay and a time (delay_ms and due_us): leave one of them out");
+    refused(place, &one, "job 1 ");
+    hf_error err = {0};
+    HF_TEST_STATUS(hf_enqueue(place->runtime, place->table, &one, 1, NULL, &err), HF_INVALID, &err);
+    must_contain(err.message, ": the job has a delay and a time");
+}
+
+static void test_contradictions(void)
+{
+    on_all_with(every_role, contradictions);
 }
 
 /* A caller compiled with an older header has smaller structs, one with a newer header larger ones. */
@@ -383,6 +586,27 @@ static void test_callers_transaction(void)
     on_all(in_the_callers_transaction);
 }
 
+/* Whatever zone the caller's session has. */
+static void time_in_the_callers_session(struct place *place)
+{
+    static const char *const zones[HF__SQLITE + 1] = {[HF__POSTGRES] = "SET TIME ZONE '+05:00'", [HF__MYSQL] = "SET time_zone = '+05:00'"};
+    hf_error err = {0};
+    hf_job one = job("x");
+    one.due_us = DUE_US;
+    struct native native = connect_natively(place);
+    if (zones[place->database]) {
+        run(&native, zones[place->database]);
+    }
+    HF_TEST_OK(enqueue_natively(place, native.handle, &one, 1, NULL, &err), &err);
+    disconnect(&native);
+    CU_ASSERT_STRING_EQUAL(due_text(place), "2031-01-01 00:04:05.000001");
+}
+
+static void test_callers_zone(void)
+{
+    on_all(time_in_the_callers_session);
+}
+
 /* A failed enqueue is undone alone; on PostgreSQL an error aborts the transaction, as any error does. */
 static void failure_in_the_callers_transaction(struct place *place)
 {
@@ -417,12 +641,18 @@ int main(int argc, char **argv)
         {"ids come in the order of the jobs", test_ids},
         {"an empty, a missing and a NULL payload", test_payload_kinds},
         {"5,000 jobs in one call", test_many},
+        {"every role", test_roles},
+        {"fields for the columns of roles", test_fields_for_roles},
+        {"a time is never early", test_due_times},
+        {"a delay in a column of whole seconds", test_coarse_delays},
         {"all or nothing", test_all_or_nothing},
         {"what is refused, and how it is said", test_refused},
+        {"what contradicts itself", test_contradictions},
         {"older and newer structs", test_sizes},
         {"delays", test_delays},
         {"enqueue wakes a subscription", test_wake},
         {"in the caller's transaction", test_callers_transaction},
+        {"a time in a session with a zone of its own", test_callers_zone},
         {"a failure in the caller's transaction", test_callers_failure},
         CU_TEST_INFO_NULL,
     };

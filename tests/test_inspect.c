@@ -238,7 +238,7 @@ static void test_floors(void)
         {HF__POSTGRES, false, 110000, 100023, ", \"columns\": { \"id\": \"id\" }, \"advisory_lock\": \"{id}\"", "PostgreSQL 11.0"},
         {HF__POSTGRES, false, 90500, 90426, LEASE, "PostgreSQL 9.5"},
         {HF__MYSQL, true, 100600, 100528, ROW, "MariaDB 10.6"},
-        {HF__MYSQL, false, 0, 50651, ROW, "MySQL 8.0"} /* (its catalogue differs: only the refusal is looked at) */,
+        {HF__MYSQL, false, 80001, 50651, ROW, "MySQL 8.0"},
         {HF__SQLITE, false, 33500, 33402, LEASE, "SQLite 3.35"}};
     for (size_t i = 0; i < sizeof floors / sizeof floors[0]; i++) {
         on(floors[i].database);
@@ -251,7 +251,8 @@ static void test_floors(void)
         CU_ASSERT_EQUAL(findings.list[0].status, HF_SERVER_TOO_OLD);
         hf__findings_free(&findings);
         conn->server.version = floors[i].version;
-        findings = floors[i].version ? inspect(floors[i].rest) : (struct hf__findings){0};
+        bool itself = real.mariadb == floors[i].mariadb; /* (the other's catalogue differs: only the refusal is looked at) */
+        findings = itself ? inspect(floors[i].rest) : (struct hf__findings){0};
         for (size_t f = 0; f < findings.n; f++)
             CU_ASSERT_NOT_EQUAL(findings.list[f].status, HF_SERVER_TOO_OLD);
         hf__findings_free(&findings);

@@ -2,7 +2,7 @@
  *
  * The ledger is a text file that any number of workers append to, one write(2) a line:
  *
- *     B id attempt pid key monotonic_ns     a handler begins ("-": no key)
+ *     B id attempt pid key monotonic_ns     a handler begins; without a key the group stands there ("-": neither)
  *     E id attempt pid key monotonic_ns     it is about to return
  *
  * It says "ready" on standard output once it claims, and prints the runtime's numbers there as one line of JSON after the stop.
@@ -28,6 +28,9 @@ struct work {
     hf_runtime_options runtime;
     int64_t drain_ms;
     bool hang, until_empty;
+    const char *hang_at; /* the id of the row whose handler does not return */
+    hf_outcome outcome;
+    unsigned share; /* in so many of a hundred runs; the others ack */
     long from_us, to_us; /* how long a handler runs: something between the two */
     int ledger_fd;
     sigset_t signals;
@@ -58,7 +61,7 @@ static int64_t now_ns(void)
 /* A ledger with a hole proves nothing, so a process that cannot write it ends at once. */
 static void note(const struct work *work, char event, const hf_delivery *delivery)
 {
-    const char *key = hf_delivery_key(delivery);
+    const char *key = hf_delivery_key(delivery) ? hf_delivery_key(delivery) : hf_delivery_group(delivery);
     char *line = NULL;
     int len = asprintf(&line, "%c %s %lld %ld %s %lld\n", event, hf_delivery_id(delivery), (long long)hf_delivery_attempt(delivery),
                        (long)getpid(), key ? key : "-", (long long)now_ns());
@@ -83,7 +86,7 @@ static hf_outcome handle(hf_delivery *delivery, void *ctx)
     static _Thread_local unsigned seed;
     const struct work *work = ctx;
     note(work, 'B', delivery);
-    while (work->hang) {
+    while (work->hang || (work->hang_at && strcmp(hf_delivery_id(delivery), work->hang_at) == 0)) {
         pause();
     }
     if (!seed) {
@@ -91,12 +94,12 @@ static hf_outcome handle(hf_delivery *delivery, void *ctx)
     }
     sleep_us(work->from_us + rand_r(&seed) % (work->to_us - work->from_us + 1));
     note(work, 'E', delivery);
-    return HF_ACK;
+    return (unsigned)rand_r(&seed) % 100 < work->share ? work->outcome : HF_ACK;
 }
 
 /* ---- options ---- */
 
-enum { KEY_DB = 256, KEY_TABLE, KEY_LEDGER, KEY_WORKERS, KEY_POLL_MS, KEY_POOL, KEY_HANDLER, KEY_UNTIL_EMPTY, KEY_DRAIN_MS };
+enum { KEY_DB = 256, KEY_TABLE, KEY_LEDGER, KEY_WORKERS, KEY_POLL_MS, KEY_POOL, KEY_HANDLER, KEY_HANG_AT, KEY_OUTCOME, KEY_UNTIL_EMPTY, KEY_DRAIN_MS };
 
 static size_t number(struct argp_state *state, const char *option, const char *arg)
 {
@@ -142,6 +145,20 @@ static void handler_spec(struct argp_state *state, struct work *work, char *arg)
     work->to_us = to * 1000;
 }
 
+static void outcome_spec(struct argp_state *state, struct work *work, const char *arg)
+{
+    static const char *const names[] = {[HF_ACK] = "ack", [HF_RETRY] = "retry", [HF_RETRY_AFTER] = "retry_after", [HF_REJECT] = "reject"};
+    size_t len = strcspn(arg, ":");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strlen(names[i]) == len && strncmp(arg, names[i], len) == 0) {
+            work->outcome = (hf_outcome)i;
+            work->share = arg[len] ? (unsigned)number(state, "--outcome", arg + len + 1) : 100;
+            return;
+        }
+    }
+    argp_error(state, "--outcome takes ack, retry, retry_after or reject, and :PERCENT behind it, not %s", arg);
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     struct work *work = state->input;
@@ -167,6 +184,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_HANDLER:
         handler_spec(state, work, arg);
         return 0;
+    case KEY_HANG_AT:
+        work->hang_at = arg;
+        return 0;
+    case KEY_OUTCOME:
+        outcome_spec(state, work, arg);
+        return 0;
     case KEY_UNTIL_EMPTY:
         work->until_empty = true;
         return 0;
@@ -191,6 +214,8 @@ static const struct argp_option options[] = {
     {"poll-ms", KEY_POLL_MS, "N", 0, NULL, 0},
     {"pool", KEY_POOL, "N", 0, "Connections at most", 0},
     {"handler", KEY_HANDLER, "SPEC", 0, "ms:N, uniform:A-B (milliseconds) or hang: it does not return", 0},
+    {"hang-at", KEY_HANG_AT, "ID", 0, "The handler of this row does not return", 0},
+    {"outcome", KEY_OUTCOME, "SPEC", 0, "ack, retry, retry_after or reject; retry:30: in 30 of a hundred runs, the others ack", 0},
     {"until-empty", KEY_UNTIL_EMPTY, NULL, 0, "Stop when nothing is left to do", 0},
     {"drain-ms", KEY_DRAIN_MS, "N", 0, "The limit of the stop (default 10000)", 0},
     {0},

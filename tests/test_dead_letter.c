@@ -1,0 +1,352 @@
+/* ctest: timeout=300 labels=server
+ * Dead letters: what goes there, how, what a subscription sees of them, and the way back. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/bed.h"
+
+#define ROLES                                                                                                                        \
+    "\"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\", \"retry_after\": \"retry_after\", \"last_error\": " \
+    "\"last_error\", \"group\": \"grp\""
+static const char *const described[] = {
+    [HF__ROW_LOCK] = ", \"columns\": { " ROLES " }",
+    [HF__LEASE] = ", \"columns\": { " ROLES ", \"locked_until\": \"locked_until\" }",
+    [HF__ADVISORY_LOCK] = ", \"columns\": { " ROLES " }, \"advisory_lock\": \"@-{id}\"",
+};
+
+enum place { GROUP, TABLE };
+
+struct scene {
+    enum hf__database database;
+    enum hf__strategy_kind kind;
+    enum place place;
+};
+
+static const char *rest_of(const struct scene *scene, int max_attempts)
+{
+    const char *dead = scene->place == GROUP ? "{ \"group\": \"dead\" }" : "{ \"table\": \"@_dead\" }";
+    const char *most = max_attempts > 0 ? hf_test_format(", \"max_attempts\": %d", max_attempts) : "";
+    return hf_test_format("%s, \"dead_letter\": %s%s", described[scene->kind], dead, most);
+}
+
+/* Every strategy on every database that offers it, to a group and to a table. */
+static void for_each(void (*check)(const struct scene *scene))
+{
+    for (size_t d = 0; d < hf_bed_n_databases; d++)
+        for (int kind = HF__ROW_LOCK; kind <= HF__ADVISORY_LOCK; kind++)
+            for (int place = GROUP; place <= TABLE; place++) {
+                struct scene scene = {hf_bed_databases[d], (enum hf__strategy_kind)kind, (enum place)place};
+                if (hf_bed_offers(scene.database, scene.kind))
+                    check(&scene);
+            }
+}
+
+static int64_t n_dead(const struct hf_test_bed *bed, const struct scene *scene, const char *where)
+{
+    const char *from = scene->place == GROUP ? "@ WHERE grp = 'dead' AND" : "@_dead WHERE";
+    return hf_bed_int(bed, hf_test_format("SELECT COUNT(*) FROM %s %s", from, where));
+}
+
+static int64_t n_alive(const struct hf_test_bed *bed)
+{
+    return hf_bed_int(bed, "SELECT COUNT(*) FROM @ WHERE grp IS NULL OR grp <> 'dead'");
+}
+
+static void add(const struct hf_test_bed *bed, const char *group, const char *payload)
+{
+    hf_bed_sql(bed, hf_test_format("INSERT INTO @ (grp, payload) VALUES (%s, '%s')", group, payload));
+}
+
+/* ---- counting attempts ---- */
+
+/* max_attempts is the number of runs; the first one reads 1. */
+static void check_max_attempts(const struct scene *scene)
+{
+    for (int most = 1; most <= 3; most++) {
+        struct hf_test_bed bed;
+        struct hf__row *row;
+        hf_bed_open(&bed, scene->database, rest_of(scene, most));
+        add(&bed, "'g'", "one");
+        for (int run = 1; run <= most; run++) {
+            CU_ASSERT_EQUAL(n_dead(&bed, scene, "1 = 1"), 0);
+            CU_ASSERT_EQUAL_FATAL(hf_bed_claim(&bed, bed.conn, 1, &row), 1);
+            CU_ASSERT_EQUAL(row->attempt, run);
+            enum hf__action action = run % 2 ? HF__RETRY : HF__RETRY_AFTER;
+            CU_ASSERT_EQUAL(hf_bed_settle(&bed, bed.conn, row, action, hf_test_format("failed %d", run)), HF_OK);
+        }
+        CU_ASSERT_EQUAL(hf_bed_claim(&bed, bed.conn, 1, &row), 0);
+        CU_ASSERT_EQUAL(n_alive(&bed), 0);
+        CU_ASSERT_EQUAL(n_dead(&bed, scene, hf_test_format("attempt = 1 AND last_error = 'failed %d' AND payload = 'one'", most)), 1);
+        CU_ASSERT_EQUAL(hf__conn_transaction(bed.conn), HF__TX_NONE);
+        CU_ASSERT_FALSE(bed.conn->retire || bed.conn->lost);
+        hf_bed_close(&bed);
+    }
+}
+
+static void test_max_attempts(void)
+{
+    for_each(check_max_attempts);
+}
+
+/* A row that is given back, or whose handler never began, stays, however often it has been tried. */
+static void check_given_back(const struct scene *scene)
+{
+    struct hf_test_bed bed;
+    struct hf__row *row;
+    hf_bed_open(&bed, scene->database, rest_of(scene, 1));
+    add(&bed, "'g'", "one");
+    CU_ASSERT_EQUAL_FATAL(hf_bed_claim(&bed, bed.conn, 1, &row), 1);
+    CU_ASSERT_EQUAL(hf_bed_settle(&bed, bed.conn, row, HF__UNBEGUN, NULL), HF_OK);
+    CU_ASSERT_EQUAL_FATAL(hf_bed_claim(&bed, bed.conn, 1, &row), 1);
+    CU_ASSERT_EQUAL(row->attempt, 1);
+    CU_ASSERT_EQUAL(hf_bed_settle(&bed, bed.conn, row, HF__GIVE_BACK, NULL), HF_OK);
+    CU_ASSERT_EQUAL(n_alive(&bed), 1);
+    hf_bed_close(&bed);
+}
+
+static void test_given_back(void)
+{
+    for_each(check_given_back);
+}
+
+/* ---- reject ---- */
+
+static void check_reject(const struct scene *scene)
+{
+    struct hf_test_bed bed;
+    struct hf__row *row;
+    hf_bed_open(&bed, scene->database, rest_of(scene, 0));
+    add(&bed, "NULL", "one");
+    CU_ASSERT_EQUAL_FATAL(hf_bed_claim(&bed, bed.conn, 1, &row), 1);
+    CU_ASSERT_FALSE(row->is_dead);
+    struct hf__change change = {.row = row, .action = HF__REJECT, .reason = "never", .reason_len = 5};
+    HF_TEST_OK(bed.strategy->settle(bed.plan, bed.conn, &change, 1, hf_bed_soon(), &bed.err), &bed.err);
+    CU_ASSERT_EQUAL(change.status, HF_OK);
+    CU_ASSERT_TRUE(change.dead);
+    hf__row_free(row);
+    CU_ASSERT_EQUAL(hf_bed_claim(&bed, bed.conn, 1, &row), 0);
+    CU_ASSERT_EQUAL(n_alive(&bed), 0);
+    CU_ASSERT_EQUAL(n_dead(&bed, scene, "attempt = 1 AND last_error = 'never' AND payload = 'one'"), 1);
+    hf_bed_close(&bed);
+}
+
+static void test_reject(void)
+{
+    for_each(check_reject);
+}
+
+/* A late settle of a row that somebody else has by now moves nothing. */
+static void check_not_ours(const struct scene *scene)
+{
+    struct hf_test_bed bed;
+    struct hf__row *row;
+    if (scene->kind == HF__ROW_LOCK)
+        return; /* nobody can take it away */
+    hf_bed_open(&bed, scene->database, rest_of(scene, 1));
+    add(&bed, "'g'", "one");
+    CU_ASSERT_EQUAL_FATAL(hf_bed_claim(&bed, bed.conn, 1, &row), 1);
+    hf_bed_sql(&bed, "UPDATE @ SET attempt = attempt + 1");
+    CU_ASSERT_EQUAL(hf_bed_settle(&bed, bed.conn, row, HF__REJECT, "never"), scene->kind == HF__LEASE ? HF_LEASE_LOST : HF_LOST);
+    CU_ASSERT_EQUAL(n_alive(&bed), 1);
+    CU_ASSERT_EQUAL(n_dead(&bed, scene, "1 = 1"), 0);
+    hf_bed_close(&bed);
+}
+
+static void test_not_ours(void)
+{
+    for_each(check_not_ours);
+}
+
+/* ---- rows whose last run crashed ---- */
+
+/* They go to the dead letter unrun, and the claim goes on to those that can be run. */
+static void check_buried(const struct scene *scene)
+{
+    struct hf_test_bed bed;
+    struct hf__row *rows[4];
+    size_t n = 0;
+    hf_bed_open(&bed, scene->database, rest_of(scene, 3));
+    for (int i = 0; i < 40; i++)
+        add(&bed, "'g'", i == 20 ? "live" : "crashed");
+    hf_bed_sql(&bed, "UPDATE @ SET attempt = 4 WHERE payload = 'crashed'");
+    struct hf__claim ask = {.limit = 4};
+    size_t got = 0;
+    for (int i = 0; i < 20 && got == 0; i++) {
+        HF_TEST_OK(bed.strategy->claim(bed.plan, bed.conn, &ask, hf_bed_soon(), rows, &n, &bed.err), &bed.err);
+        got += n;
+    }
+    CU_ASSERT_EQUAL_FATAL(got, 1);
+    CU_ASSERT_EQUAL_FATAL(rows[0]->payload.s.len, 4);
+    CU_ASSERT_TRUE(ask.buried >= 20);
+    CU_ASSERT_EQUAL((size_t)n_dead(&bed, scene, "1 = 1"), ask.buried);
+    CU_ASSERT_EQUAL((size_t)n_dead(&bed, scene, "last_error LIKE '%max_attempts 3 is used up' AND attempt = 1 AND payload = 'crashed'"),
+                    ask.buried);
+    CU_ASSERT_EQUAL(hf_bed_settle(&bed, bed.conn, rows[0], HF__ACK, NULL), HF_OK);
+    HF_TEST_OK(bed.strategy->claim(bed.plan, bed.conn, &ask, hf_bed_soon(), rows, &n, &bed.err), &bed.err);
+    CU_ASSERT_EQUAL(n, 0);
+    CU_ASSERT_EQUAL(ask.buried, 39);
+    CU_ASSERT_EQUAL(n_alive(&bed), 0);
+    hf_bed_close(&bed);
+}
+
+static void test_buried(void)
+{
+    for_each(check_buried);
+}
+
+/* One that cannot be moved is not run, does not stand in the way of others, and its error is told. */
+static void check_unmovable(const struct scene *scene)
+{
+    struct hf_test_bed bed;
+    struct hf__row *row;
+    size_t n;
+    if (scene->place == GROUP)
+        return;
+    hf_bed_open(&bed, scene->database, rest_of(scene, 3));
+    add(&bed, "'g'", "crashed");
+    hf_bed_sql(&bed, "UPDATE @ SET attempt = 4");
+    hf_bed_sql(&bed, "INSERT INTO @_dead SELECT * FROM @"); /* its id is taken there */
+    add(&bed, "'g'", "live");
+    hf_error refused = {.status = HF_OK};
+    struct hf__claim ask = {.limit = 1, .refused = &refused};
+    for (int i = 0; i < 3; i++) {
+        hf_status status = bed.strategy->claim(bed.plan, bed.conn, &ask, hf_bed_soon(), &row, &n, &bed.err);
+        if (status == HF_OK && n == 1)
+            break;
+    }
+    CU_ASSERT_EQUAL(refused.status, HF_DATABASE);
+    CU_ASSERT_EQUAL(ask.buried, 0);
+    CU_ASSERT_EQUAL_FATAL(n, 1);
+    CU_ASSERT_EQUAL(row->payload.s.len, 4);
+    CU_ASSERT_EQUAL(hf_bed_settle(&bed, bed.conn, row, HF__ACK, NULL), HF_OK);
+    CU_ASSERT_EQUAL(n_alive(&bed), 1);
+    CU_ASSERT_EQUAL(n_dead(&bed, scene, "1 = 1"), 1);
+    hf_bed_close(&bed);
+}
+
+static void test_unmovable(void)
+{
+    for_each(check_unmovable);
+}
+
+/* ---- what a subscription sees ---- */
+
+/* One that names the group of the dead runs them without a limit, and a reject is an ack there. */
+static void check_named(const struct scene *scene)
+{
+    static const char *const groups[] = {"dead", "g"};
+    struct hf_test_bed bed;
+    struct hf__row *row;
+    if (scene->place == TABLE)
+        return;
+    hf_bed_open(&bed, scene->database, rest_of(scene, 2));
+    hf_bed_plan(&bed, groups, 2);
+    add(&bed, "'dead'", "one");
+    for (int run = 1; run <= 4; run++) {
+        CU_ASSERT_EQUAL_FATAL(hf_bed_claim(&bed, bed.conn, 1, &row), 1);
+        CU_ASSERT_TRUE(row->is_dead);
+        CU_ASSERT_EQUAL(row->attempt, run);
+        CU_ASSERT_EQUAL(hf_bed_settle(&bed, bed.conn, row, HF__RETRY, "again"), HF_OK);
+    }
+    CU_ASSERT_EQUAL_FATAL(hf_bed_claim(&bed, bed.conn, 1, &row), 1);
+    CU_ASSERT_EQUAL(hf_bed_settle(&bed, bed.conn, row, HF__REJECT, "never"), HF_OK);
+    CU_ASSERT_EQUAL(hf_bed_int(&bed, "SELECT COUNT(*) FROM @"), 0);
+    add(&bed, "'g'", "two"); /* in the same plan a row of another group has its limit */
+    for (int run = 1; run <= 2; run++) {
+        CU_ASSERT_EQUAL_FATAL(hf_bed_claim(&bed, bed.conn, 1, &row), 1);
+        CU_ASSERT_FALSE(row->is_dead);
+        CU_ASSERT_EQUAL(hf_bed_settle(&bed, bed.conn, row, HF__RETRY, "again"), HF_OK);
+    }
+    CU_ASSERT_EQUAL(n_dead(&bed, scene, "payload = 'two'"), 1);
+    hf_bed_close(&bed);
+}
+
+static void test_named(void)
+{
+    for_each(check_named);
+}
+
+/* Over all groups the dead letters are left out, and nothing else is: not the rows without a group. */
+static void check_left_out(const struct scene *scene)
+{
+    struct hf_test_bed bed;
+    struct hf__row *rows[4];
+    bool pending;
+    if (scene->place == TABLE)
+        return;
+    hf_bed_open(&bed, scene->database, rest_of(scene, 2));
+    add(&bed, "'dead'", "dead");
+    HF_TEST_OK(hf__plan_pending(bed.plan, bed.other, hf_bed_soon(), &pending, &bed.err), &bed.err);
+    CU_ASSERT_FALSE(pending);
+    add(&bed, "NULL", "live");
+    add(&bed, "'g'", "live");
+    HF_TEST_OK(hf__plan_pending(bed.plan, bed.other, hf_bed_soon(), &pending, &bed.err), &bed.err);
+    CU_ASSERT_TRUE(pending);
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL_FATAL(hf_bed_claim(&bed, bed.conn, 1, rows), 1);
+        CU_ASSERT_STRING_EQUAL(rows[0]->payload.s.data, "live");
+        CU_ASSERT_EQUAL(hf_bed_settle(&bed, bed.conn, rows[0], HF__ACK, NULL), HF_OK);
+    }
+    CU_ASSERT_EQUAL(hf_bed_claim(&bed, bed.conn, 1, rows), 0);
+    hf_bed_close(&bed);
+}
+
+static void test_left_out(void)
+{
+    for_each(check_left_out);
+}
+
+/* ---- several at once ---- */
+
+/* Rows of one claim settled together: each goes its own way, and one that is refused takes no neighbour along. */
+static void check_together(const struct scene *scene)
+{
+    enum { N = 6 };
+    struct hf_test_bed bed;
+    struct hf__row *rows[N];
+    struct hf__change changes[N] = {0};
+    if (scene->kind == HF__ADVISORY_LOCK)
+        return; /* a claim is one row */
+    hf_bed_open(&bed, scene->database, rest_of(scene, 1));
+    for (int i = 0; i < N; i++)
+        add(&bed, "'g'", hf_test_format("%d", i));
+    CU_ASSERT_EQUAL_FATAL(hf_bed_claim(&bed, bed.conn, N, rows), N);
+    bool refuses = scene->place == TABLE;
+    if (refuses) /* the id of row 2 is taken there */
+        hf_bed_sql(&bed, "INSERT INTO @_dead (id, attempt, payload) VALUES (3, 7, 'stone')");
+    static const enum hf__action actions[N] = {HF__ACK, HF__REJECT, HF__RETRY, HF__RETRY_AFTER, HF__UNBEGUN, HF__ACK};
+    for (size_t i = 0; i < N; i++)
+        changes[i] = (struct hf__change){.row = rows[i], .action = actions[i], .reason = "no", .reason_len = 2};
+    hf_status status = bed.strategy->settle(bed.plan, bed.conn, changes, N, hf_bed_soon(), &bed.err);
+    CU_ASSERT_EQUAL(status, refuses ? HF_DATABASE : HF_OK);
+    for (size_t i = 0; i < N; i++)
+        CU_ASSERT_EQUAL(changes[i].status, refuses && i == 2 ? HF_DATABASE : HF_OK);
+    CU_ASSERT_EQUAL(n_dead(&bed, scene, "last_error = 'no' AND payload IN ('1', '2', '3')"), refuses ? 2 : 3);
+    CU_ASSERT_EQUAL(n_alive(&bed), refuses ? 2 : 1);
+    CU_ASSERT_EQUAL(hf_bed_int(&bed, "SELECT COUNT(*) FROM @ WHERE payload IN ('0', '5')"), 0);
+    for (size_t i = 0; i < N; i++)
+        hf__row_free(rows[i]);
+    hf_bed_close(&bed);
+}
+
+static void test_together(void)
+{
+    for_each(check_together);
+}
+
+int main(int argc, char **argv)
+{
+    CU_TestInfo tests[] = {
+        {"max_attempts 1, 2, 3", test_max_attempts},
+        {"rows given back", test_given_back},
+        {"reject", test_reject},
+        {"a row that is not ours", test_not_ours},
+        {"rows whose last run crashed", test_buried},
+        {"rows that cannot be moved", test_unmovable},
+        {"a subscription that names the dead", test_named},
+        {"a subscription over all groups", test_left_out},
+        {"many at once", test_together},
+        CU_TEST_INFO_NULL,
+    };
+    return hf_test_main(argc, argv, "dead_letter", tests);
+}
