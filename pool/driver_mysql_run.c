@@ -154,6 +154,13 @@ static hf_status drop_further(struct hf__my *self, MYSQL_STMT *stmt, struct hf__
     return status;
 }
 
+/* An error that came instead of a row (NOWAIT, a deadlock) was the end of the answer, which libmariadb does not note: it would wait for
+ * the rest when the result is freed or the statement runs again. */
+static void end_result(MYSQL_STMT *stmt)
+{
+    stmt->state = MYSQL_STMT_FETCH_DONE;
+}
+
 static hf_status read_answer(struct hf__my *self, MYSQL_STMT *stmt, struct hf__rows *rows, struct hf__deadline deadline, hf_error *err)
 {
     struct hf__my_step store = {.call = &hf__my_call_stmt_store, .stmt = stmt};
@@ -163,6 +170,9 @@ static hf_status read_answer(struct hf__my *self, MYSQL_STMT *stmt, struct hf__r
     if (mysql_stmt_field_count(stmt) > 0) {
         status = hf__my_step(self, &store, deadline, err);
         matched = mysql_stmt_affected_rows(stmt);
+        if (status != HF_OK) {
+            end_result(stmt);
+        }
         if (status == HF_OK && rows != NULL) {
             fetched = hf__my_fetch(stmt, rows, err);
         }

@@ -1,35 +1,14 @@
-/* Looking before anything runs: check, the cost, the counts, the table's own statements. */
+/* Looking before anything runs: check, the cost, the table's own statements. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/admin.h"
 #include "runtime/subscription.h"
 #include "strategies/findings.h"
 #include "strategies/strategy.h"
 
 #define DEFAULT_WORKERS 4
-
-/* ---- an admin connection ---- */
-
-typedef hf_status admin_fn(struct hf_runtime *runtime, struct hf__conn *conn, const struct hf_table *table, void *ctx, hf_error *err);
-
-static hf_status with_admin(struct hf_runtime *runtime, const struct hf_table *table, admin_fn *fn, void *ctx, hf_error *err)
-{
-    hf_status status = hf__runtime_usable(runtime, err);
-    if (status != HF_OK) {
-        return status;
-    }
-    if (!table) {
-        return hf__fail(err, HF_INVALID, "the table is NULL");
-    }
-    struct hf__checkout *checkout = NULL;
-    status = hf__runtime_acquire(runtime, HF__PURPOSE_ADMIN, &checkout, err);
-    if (status == HF_OK) {
-        status = fn(runtime, hf__checkout_conn(checkout), table, ctx, err);
-        hf__pool_release(checkout);
-    }
-    return status;
-}
 
 /* ---- check ---- */
 
@@ -94,7 +73,7 @@ hf_status hf_check(hf_runtime *runtime, const hf_table *table, size_t workers, h
         return hf__fail_memory(err);
     }
     struct check ctx = {workers, &findings->found};
-    hf_status status = with_admin(runtime, table, check, &ctx, err);
+    hf_status status = hf__with_admin(runtime, table, check, &ctx, err);
     if (status == HF_OK) {
         *out = findings;
     } else {
@@ -142,18 +121,6 @@ void hf_findings_free(hf_findings *findings)
 
 /* ---- the cost ---- */
 
-/* Writes as much as the caller's struct, from an older header perhaps, has room for. */
-static hf_status write_out(void *out, const void *from, size_t size, const char *what, hf_error *err)
-{
-    size_t room = 0;
-    memcpy(&room, out, sizeof room);
-    if (room < sizeof room) {
-        return hf__fail(err, HF_INVALID, "%s: start the struct with its _INIT macro", what);
-    }
-    memcpy((char *)out + sizeof room, (const char *)from + sizeof room, (room < size ? room : size) - sizeof room);
-    return HF_OK;
-}
-
 hf_status hf_cost_of(hf_runtime *runtime, const hf_table *table, size_t workers, hf_cost *out, hf_error *err)
 {
     hf_subscription_options options = options_of(workers);
@@ -186,43 +153,7 @@ hf_status hf_cost_for(hf_runtime *runtime, const hf_table *table, const hf_subsc
         .minimum = cost.minimum,
         .pool_size = cost.pool_size,
     };
-    return write_out(out, &answer, sizeof answer, "hf_cost", err);
-}
-
-/* ---- the counts ---- */
-
-static hf_status count(struct hf_runtime *runtime, struct hf__conn *conn, const struct hf_table *table, void *ctx, hf_error *err)
-{
-    struct hf__plan *plan = NULL;
-    struct hf__plan_options options = {.clock = runtime->clock};
-    struct hf__deadline deadline = hf__runtime_deadline(runtime);
-    hf_status status = hf__clock_due(runtime->clock) ? hf__clock_measure(runtime->clock, conn, deadline, err) : HF_OK;
-    if (status == HF_OK) {
-        status = hf__plan_open(conn, table, &options, deadline, &plan, err);
-    }
-    if (status == HF_OK) {
-        status = hf__plan_count(plan, conn, deadline, ctx, err);
-        hf__plan_close(plan);
-    }
-    return status;
-}
-
-hf_status hf_count(hf_runtime *runtime, const hf_table *table, hf_counts *out, hf_error *err)
-{
-    struct hf__counts counts = {0};
-    hf_status status = with_admin(runtime, table, count, &counts, err);
-    if (status != HF_OK) {
-        return status;
-    }
-    hf_counts answer = {
-        .due = counts.due,
-        .delayed = counts.delayed,
-        .in_work = counts.in_work,
-        .processed = counts.processed,
-        .dead = counts.dead,
-        .oldest_due_seconds = counts.oldest_due_seconds,
-    };
-    return write_out(out, &answer, sizeof answer, "hf_count", err);
+    return hf__write_out(out, &answer, sizeof answer, "hf_cost", err);
 }
 
 /* ---- the table's own statements ---- */
@@ -307,5 +238,5 @@ static hf_status create(struct hf_runtime *runtime, struct hf__conn *conn, const
 
 hf_status hf_table_create(hf_runtime *runtime, const hf_table *table, hf_error *err)
 {
-    return with_admin(runtime, table, create, NULL, err);
+    return hf__with_admin(runtime, table, create, NULL, err);
 }

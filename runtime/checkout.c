@@ -154,11 +154,15 @@ static void judge(struct request *request)
 static hf_status fail_busy(const struct request *request, const struct hf_runtime *runtime, hf_error *err)
 {
     const struct hf_subscription *handler = request->handler;
+    if (!handler && request->has > 0)
+        return hf__fail(err, HF_BUSY,
+                        "no connection is free for hf_checkout, and it does not wait, because this thread has %zu already: give those back "
+                        "first, or raise pool_size",
+                        request->has);
     if (!handler)
         return hf__fail(err, HF_BUSY,
-                        "no connection is free for hf_checkout, and it does not wait, because this thread has %zu already or pool_size %zu "
-                        "leaves none beside what the subscriptions need: give some back, or raise pool_size",
-                        request->has, runtime->pool_size);
+                        "hf_checkout never gets a connection here: the pool has none beside what the subscriptions and their "
+                        "handler_connections need; raise pool_size");
     return hf__fail(err, HF_BUSY,
                     "%s: no connection is free for this handler, which has %zu, and hf_checkout does not wait: the subscription declares "
                     "handler_connections %zu on a pool_size of %zu; declare as many as a handler takes, and raise pool_size or leave it out",

@@ -12,7 +12,7 @@ static const struct subcommand {
     int (*run)(int argc, char **argv); /* argv[0] is its name */
 } subcommands[] = {
     {"ddl", hf__command_ddl},   {"check", hf__command_check}, {"enqueue", hf__command_enqueue},
-    {"work", hf__command_work}, {"stats", hf__command_stats},
+    {"work", hf__command_work}, {"stats", hf__command_stats}, {"requeue", hf__command_requeue},
 };
 
 static const char usage_doc[] = "Runs jobs that are kept in a table of your own PostgreSQL, MySQL, MariaDB or SQLite database."
@@ -22,8 +22,9 @@ static const char usage_doc[] = "Runs jobs that are kept in a table of your own 
                                 "  enqueue  add jobs\n"
                                 "  work     run a shell command for each job\n"
                                 "  stats    count the jobs\n"
+                                "  requeue  move dead letters back to be run again\n"
                                 "\n"
-                                "holdfast COMMAND --help tells a command's options; holdfast(1) tells the rest.";
+                                "holdfast COMMAND --help tells a command's options; holdfast(1) tells the rest, holdfast(7) the rules.";
 
 struct choice {
     const struct subcommand *subcommand;

@@ -39,7 +39,7 @@ int hf__command_flush(void)
 
 int hf__command_print_json(json_t *object)
 {
-    char *text = object ? json_dumps(object, JSON_INDENT(2)) : NULL;
+    char *text = object ? json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(object);
     if (!text) {
         return hf__command_fail_text("the result cannot be written as JSON: out of memory");

@@ -58,13 +58,14 @@ static bool add_delivery(char **environment, size_t n, const hf_delivery *delive
     return add(environment, &n, "HOLDFAST_ID", hf_delivery_id(delivery)) && add(environment, &n, "HOLDFAST_ATTEMPT", attempt) &&
            add(environment, &n, "HOLDFAST_GROUP", hf_delivery_group(delivery)) &&
            add(environment, &n, "HOLDFAST_KEY", hf_delivery_key(delivery)) &&
+           add(environment, &n, "HOLDFAST_PARTITION_KEY", hf_delivery_partition_key(delivery)) &&
            add(environment, &n, "HOLDFAST_HEADERS", hf_delivery_headers(delivery));
 }
 
 char **hf__environment_make(char *const *base, const hf_delivery *delivery)
 {
     size_t n = length(base);
-    char **environment = calloc(n + 6, sizeof *environment);
+    char **environment = calloc(n + 7, sizeof *environment);
     if (!environment) {
         return NULL;
     }

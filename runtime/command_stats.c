@@ -1,5 +1,7 @@
-/* holdfast stats: how many jobs are due, delayed, in work, processed and dead. */
+/* holdfast stats: how many jobs are due, delayed, in work, processed and dead, in all and in each group. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "runtime/command_common.h"
 
@@ -27,6 +29,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
+/* ---- for people ---- */
+
 static void print_line(const char *name, int64_t count)
 {
     if (count < 0) {
@@ -36,7 +40,7 @@ static void print_line(const char *name, int64_t count)
     }
 }
 
-static void print_text(const hf_counts *counts)
+static void print_total(const hf_counts *counts)
 {
     print_line("due", counts->due);
     print_line("delayed", counts->delayed);
@@ -50,18 +54,107 @@ static void print_text(const hf_counts *counts)
     }
 }
 
+static void print_cell(int64_t count)
+{
+    if (count < 0) {
+        printf(" %10s", "unknown");
+    } else {
+        printf(" %10lld", (long long)count);
+    }
+}
+
+static void print_row(const char *group, const hf_counts *counts)
+{
+    print_cell(counts->due);
+    print_cell(counts->delayed);
+    print_cell(counts->in_work);
+    print_cell(counts->processed);
+    print_cell(counts->dead);
+    if (counts->oldest_due_seconds < 0) {
+        printf(" %12s", "unknown");
+    } else {
+        printf(" %10.3f s", counts->oldest_due_seconds);
+    }
+    printf("  %s\n", group ? group : "(no group)");
+}
+
+/* The groups last, because a name may be of any length. */
+static void print_groups(const hf_group_counts *groups)
+{
+    printf("\n %10s %10s %10s %10s %10s %12s  group\n", "due", "delayed", "in work", "processed", "dead", "oldest due");
+    for (size_t i = 0; i < hf_group_counts_count(groups); i++) {
+        const char *group = NULL;
+        hf_counts counts = HF_COUNTS_INIT;
+        if (hf_group_counts_at(groups, i, &group, &counts)) {
+            print_row(group, &counts);
+        }
+    }
+}
+
+/* Without the group role there is one entry, which repeats the total. */
+static bool has_groups(const hf_group_counts *groups)
+{
+    const char *group = NULL;
+    hf_counts counts = HF_COUNTS_INIT;
+    return hf_group_counts_count(groups) > 1 || (hf_group_counts_at(groups, 0, &group, &counts) && group);
+}
+
+/* ---- for programs ---- */
+
 /* What cannot be known from outside is null. */
 static json_t *number(int64_t count)
 {
     return count < 0 ? json_null() : json_integer((json_int_t)count);
 }
 
-static int print_json(const hf_counts *counts)
+static json_t *counts_json(const hf_counts *counts)
 {
     json_t *oldest = counts->oldest_due_seconds < 0 ? json_null() : json_real(counts->oldest_due_seconds);
-    json_t *all = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "due", number(counts->due), "delayed", number(counts->delayed), "in_work",
-                            number(counts->in_work), "processed", number(counts->processed), "dead", number(counts->dead),
-                            "oldest_due_seconds", oldest);
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "due", number(counts->due), "delayed", number(counts->delayed), "in_work",
+                     number(counts->in_work), "processed", number(counts->processed), "dead", number(counts->dead), "oldest_due", oldest);
+}
+
+/* What is no UTF-8 cannot stand in JSON: such a name is shown with question marks. */
+static json_t *name_json(const char *group)
+{
+    json_t *name = group ? json_string(group) : json_null();
+    if (name) {
+        return name;
+    }
+    char *shown = strdup(group);
+    for (char *at = shown; at && *at; at++) {
+        *at = (unsigned char)*at < 0x80 ? *at : '?';
+    }
+    name = shown ? json_string(shown) : NULL;
+    free(shown);
+    return name;
+}
+
+static json_t *groups_json(const hf_group_counts *groups)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < hf_group_counts_count(groups); i++) {
+        const char *group = NULL;
+        hf_counts counts = HF_COUNTS_INIT;
+        if (!hf_group_counts_at(groups, i, &group, &counts)) {
+            break;
+        }
+        json_t *entry = counts_json(&counts);
+        if (json_object_set_new(entry, "group", name_json(group)) != 0 || json_array_append_new(list, entry) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static int print_json(const hf_counts *counts, const hf_group_counts *groups)
+{
+    json_t *all = counts_json(counts);
+    if (json_object_set_new(all, "groups", groups_json(groups)) != 0) {
+        json_decref(all);
+        all = NULL;
+    }
     return hf__command_print_json(all);
 }
 
@@ -70,15 +163,20 @@ static int run(hf_runtime *runtime, const hf_table *table, void *ctx)
     const struct stats *stats = ctx;
     hf_error err = {0};
     hf_counts counts = HF_COUNTS_INIT;
-    if (hf_count(runtime, table, &counts, &err) != HF_OK) {
+    hf_group_counts *groups = NULL;
+    if (hf_count(runtime, table, &counts, &err) != HF_OK || hf_count_groups(runtime, table, &groups, &err) != HF_OK) {
         return hf__command_fail(&err);
     }
     int code = HF__EXIT_DONE;
     if (stats->json) {
-        code = print_json(&counts);
+        code = print_json(&counts, groups);
     } else {
-        print_text(&counts);
+        print_total(&counts);
+        if (has_groups(groups)) {
+            print_groups(groups);
+        }
     }
+    hf_group_counts_free(groups);
     return hf__command_flush() == HF__EXIT_DONE ? code : HF__EXIT_FAILED;
 }
 
@@ -89,7 +187,11 @@ int hf__command_stats(int argc, char **argv)
         {0},
     };
     static const struct argp_child children[] = {{&hf__target_argp, 0, NULL, 0}, {0}};
-    static const struct argp argp = {.options = options, .parser = parse, .doc = "Counts the jobs of a table.", .children = children};
+    static const struct argp argp = {.options = options,
+                                     .parser = parse,
+                                     .doc =
+                                         "Counts the jobs of a table, in all and in each group, and tells the age of the oldest due one.",
+                                     .children = children};
     struct stats stats = {0};
     hf__command_parse(&argp, "stats", argc, argv, &stats);
     return hf__target_run(&stats.target, NULL, run, &stats);

@@ -250,8 +250,8 @@ static int enqueue_all(struct feed *feed)
         if (bad.status != HF_OK) {
             return fail_at(feed, feed->lines.number, &bad);
         }
-        if (line != HF__LINE || hf__readable(feed->lines.signal_fd, 0)) {
-            return end(feed, line != HF__LINE ? line : HF__LINE_SIGNAL);
+        if (line != HF__LINE) {
+            return end(feed, line);
         }
     }
 }

@@ -29,13 +29,12 @@ void hf__delivery_free(struct hf_delivery *delivery)
     free(delivery);
 }
 
-static void write_group(struct hf_delivery *delivery)
+static void write_number(const struct hf__value *value, char *out, size_t size)
 {
-    const struct hf__value *group = &delivery->row->group;
-    if (group->type == HF__INT)
-        snprintf(delivery->group_text, sizeof delivery->group_text, "%" PRId64, group->i);
-    else if (group->type == HF__UINT)
-        snprintf(delivery->group_text, sizeof delivery->group_text, "%" PRIu64, group->u);
+    if (value->type == HF__INT)
+        snprintf(out, size, "%" PRId64, value->i);
+    else if (value->type == HF__UINT)
+        snprintf(out, size, "%" PRIu64, value->u);
 }
 
 void hf__delivery_fill(struct hf_delivery *delivery, struct hf__row *row)
@@ -45,7 +44,9 @@ void hf__delivery_fill(struct hf_delivery *delivery, struct hf__row *row)
     delivery->refs = 1;
     delivery->claimed_ns = hf__monotonic_ns();
     atomic_store(&delivery->lease_until_us, row->token_us);
-    write_group(delivery);
+    write_number(&row->group, delivery->group_text, sizeof delivery->group_text);
+    write_number(&row->partition, delivery->partition_text, sizeof delivery->partition_text);
+    hf__partition_join(delivery);
     TAILQ_INSERT_TAIL(&subscription->work, delivery, work);
     subscription->count.claimed++;
     if (++subscription->n_work > subscription->peak_work)
@@ -56,8 +57,17 @@ void hf__delivery_begin(struct hf_delivery *delivery)
 {
     struct hf_subscription *subscription = delivery->subscription;
     delivery->state = HF__DELIVERY_RUNNING;
-    delivery->handling = delivery->leads = true;
+    delivery->leads = true;
     delivery->refs++;
+    delivery->begun_ns = hf__monotonic_ns();
+    if (!subscription->options.transactional)
+        hf__delivery_runs(delivery);
+}
+
+void hf__delivery_runs(struct hf_delivery *delivery)
+{
+    struct hf_subscription *subscription = delivery->subscription;
+    delivery->handling = true;
     delivery->begun_ns = hf__monotonic_ns();
     if (subscription->watchdog_idle)
         hf__rouse(&subscription->watchdog->sleeper);
@@ -126,6 +136,8 @@ bool hf__delivery_run(struct hf_delivery *delivery)
     bool ours = delivery->state == HF__DELIVERY_RUNNING;
     if (ours)
         hf__delivery_decide(delivery, delivery->drained ? HF__GIVE_BACK : hf__action_of(outcome));
+    else
+        hf__partition_pass(delivery);
     while (delivery->calling)
         (void)hf__gate_wait(&delivery->changed, &subscription->lock, hf__never());
     pthread_mutex_unlock(&subscription->lock);
@@ -174,6 +186,13 @@ const char *hf_delivery_group(const hf_delivery *d)
     if (is_string(&d->row->group))
         return d->row->group.s.data;
     return d->group_text[0] ? d->group_text : NULL;
+}
+
+const char *hf_delivery_partition_key(const hf_delivery *d)
+{
+    if (is_string(&d->row->partition))
+        return d->row->partition.s.data;
+    return d->partition_text[0] ? d->partition_text : NULL;
 }
 
 const char *hf_delivery_key(const hf_delivery *d)

@@ -41,7 +41,7 @@ struct hf__answer {
 struct hf_delivery {
     struct hf_subscription *subscription;
     struct hf__row *row; /* its values are constant; its tokens belong to claimer, renewer and settler in turn */
-    char group_text[24]; /* of a group that is a number */
+    char group_text[24], partition_text[24]; /* of a group, and of a partition key, that is a number */
 
     /* Set by the handler's thread before the settle; read by whoever settles, after it. */
     int64_t delay_ms; /* negative: the subscription's backoff */
@@ -57,12 +57,14 @@ struct hf_delivery {
     _Atomic int64_t lease_until_us;
 
     /* Guarded by the subscription's lock. */
-    TAILQ_ENTRY(hf_delivery) work, queue, lease; /* queue: ready, settling or again */
+    TAILQ_ENTRY(hf_delivery) work, queue, lease, key; /* queue: ready, settling or again; key: a bucket of keys */
     enum hf__delivery_state state;
     unsigned refs;
     bool handling;  /* the handler has begun and not ended, a deferred one included */
     bool timed_out; /* the watchdog has seen it */
     bool abandoned; /* no longer renewed */
+    bool keyed;     /* in a bucket of keys */
+    bool blocked;   /* lease, ready: an earlier row of its partition key has not ended */
     bool drained;   /* flagged at the drain limit: goes back when the handler returns */
     bool leads;     /* the first of those that its handler's call was given */
     bool lost;
@@ -107,6 +109,8 @@ void hf__delivery_free(struct hf_delivery *delivery); /* NULL is allowed */
 void hf__delivery_fill(struct hf_delivery *delivery, struct hf__row *row);
 /* Locked: READY -> RUNNING, with the worker's reference. */
 void hf__delivery_begin(struct hf_delivery *delivery);
+/* Locked: its handler is called now: with the begin, or in transactional mode when its transaction is open. */
+void hf__delivery_runs(struct hf_delivery *delivery);
 /* Runs the handler, and what it deferred. True: the handler's return has decided the outcome, and the caller must settle.
  * False: hf_delivery_settle has. Not locked. */
 bool hf__delivery_run(struct hf_delivery *delivery);

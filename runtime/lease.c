@@ -39,7 +39,7 @@ static size_t prefetch(const struct hf_subscription *subscription)
 
 size_t hf__lease_room(const struct hf_subscription *subscription)
 {
-    size_t ahead = prefetch(subscription), ready = subscription->n_ready;
+    size_t ahead = prefetch(subscription), ready = subscription->n_ready - subscription->n_blocked;
     size_t most = FLIGHT_MOST + 2 * (subscription->n_workers * subscription->batch + ahead);
     if (ready > ahead / 2 || subscription->n_work >= most)
         return 0;
@@ -113,6 +113,8 @@ void hf__lease_unready(struct hf_delivery *delivery)
     struct hf_subscription *subscription = delivery->subscription;
     TAILQ_REMOVE(&subscription->ready, delivery, queue);
     subscription->n_ready--;
+    subscription->n_blocked -= delivery->blocked;
+    delivery->blocked = false;
     if (subscription->stopping && subscription->n_ready == 0)
         while (!TAILQ_EMPTY(&subscription->idle)) /* nothing else will come */
             hf__lease_offer(subscription);
@@ -137,7 +139,9 @@ static void take_ready(struct hf__worker *worker)
     worker->n = 0;
     for (delivery = TAILQ_FIRST(&subscription->ready); delivery && worker->n < subscription->batch; delivery = next) {
         next = TAILQ_NEXT(delivery, queue);
-        if (fresh(delivery, now_ns))
+        /* One that is blocked goes with those before it, in a batch that has them all. */
+        bool may = !delivery->blocked || (worker->n > 0 && hf__partition_free(delivery, worker));
+        if (may && fresh(delivery, now_ns))
             begin(worker, delivery);
     }
     subscription->running += worker->n > 0;

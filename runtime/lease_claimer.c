@@ -10,6 +10,7 @@ struct batch {
     struct hf_delivery *blank[CLAIM_MOST]; /* the first n are there */
     size_t n;
     struct hf__row *rows[CLAIM_MOST];
+    uint64_t keys_freed; /* the subscription's, when the claim began */
 };
 
 static size_t provide(struct batch *batch, struct hf_subscription *subscription, size_t want)
@@ -41,18 +42,22 @@ static size_t wait_for_room(struct hf__worker *claimer)
     return room < CLAIM_MOST ? room : CLAIM_MOST;
 }
 
-static bool count_claim(struct hf_subscription *subscription)
+/* The last moment before a claim. False: there is none, because of the stop, or of *status. */
+static bool begin_claim(struct hf__worker *claimer, struct batch *batch, hf_status *status, hf_error *err)
 {
+    struct hf_subscription *subscription = claimer->subscription;
     pthread_mutex_lock(&subscription->lock);
-    bool go = !subscription->stopping;
+    *status = hf__busy_list(subscription, NULL, &claimer->busy, err);
+    bool go = *status == HF_OK && !subscription->stopping;
     subscription->count.claims += go;
+    batch->keys_freed = subscription->keys_freed;
     pthread_mutex_unlock(&subscription->lock);
     return go;
 }
 
-static hf_status claim_rows(struct hf_subscription *subscription, struct batch *batch, size_t want, size_t *n, int64_t *sent_ns,
-                            hf_error *err)
+static hf_status claim_rows(struct hf__worker *claimer, struct batch *batch, size_t want, size_t *n, int64_t *sent_ns, hf_error *err)
 {
+    struct hf_subscription *subscription = claimer->subscription;
     struct hf__checkout *checkout;
     hf_error refused = {.status = HF_OK};
     struct hf__claim ask = {.limit = want, .refused = &refused};
@@ -62,8 +67,11 @@ static hf_status claim_rows(struct hf_subscription *subscription, struct batch *
     struct hf__conn *conn = hf__checkout_conn(checkout);
     status = hf__claim_clock(subscription, conn, err);
     *sent_ns = hf__monotonic_ns();
-    if (status == HF_OK && count_claim(subscription))
+    if (status == HF_OK && begin_claim(claimer, batch, &status, err)) {
+        ask.busy = claimer->busy.values;
+        ask.n_busy = claimer->busy.n;
         status = subscription->strategy->claim(subscription->plan, conn, &ask, hf__call_deadline(subscription), batch->rows, n, err);
+    }
     hf__pool_release(checkout);
     hf__claim_buried(subscription, ask.buried, &refused);
     if (status != HF_OK)
@@ -83,16 +91,29 @@ static void receive(struct hf_subscription *subscription, struct hf_delivery *de
     }
     TAILQ_INSERT_TAIL(&subscription->ready, delivery, queue);
     subscription->n_ready++;
+    delivery->blocked = !hf__partition_free(delivery, NULL);
+    subscription->n_blocked += delivery->blocked;
 }
 
-static void receive_all(struct hf_subscription *subscription, struct batch *batch, size_t want, size_t n, int64_t sent_ns)
+/* Under the lock: where a claim came short, and left keys out, there may be rows as soon as one of them is free. */
+static void note_left_out(struct hf__worker *claimer, const struct batch *batch, bool came_short)
 {
+    struct hf_subscription *subscription = claimer->subscription;
+    subscription->left_out = came_short && claimer->busy.n > 0;
+    if (subscription->left_out && subscription->keys_freed != batch->keys_freed)
+        subscription->woken = true;
+}
+
+static void receive_all(struct hf__worker *claimer, struct batch *batch, size_t want, size_t n, int64_t sent_ns)
+{
+    struct hf_subscription *subscription = claimer->subscription;
     pthread_mutex_lock(&subscription->lock);
     subscription->count.empty_claims += n == 0;
     if (n < want)
         hf__claim_came_short(subscription, n == 0);
     else
         hf__claim_due_now(subscription);
+    note_left_out(claimer, batch, n < want);
     for (size_t i = 0; i < n; i++)
         receive(subscription, batch->blank[--batch->n], batch->rows[i], sent_ns);
     for (size_t i = 0; i < n; i += subscription->batch)
@@ -100,17 +121,17 @@ static void receive_all(struct hf_subscription *subscription, struct batch *batc
     pthread_mutex_unlock(&subscription->lock);
 }
 
-static void claim(struct hf_subscription *subscription, struct batch *batch, size_t want)
+static void claim(struct hf__worker *claimer, struct batch *batch, size_t want)
 {
     hf_error err = {.status = HF_OK};
     size_t n = 0;
     int64_t sent_ns = 0;
-    want = provide(batch, subscription, want);
-    hf_status status = want > 0 ? claim_rows(subscription, batch, want, &n, &sent_ns, &err) : hf__fail_memory(&err);
+    want = provide(batch, claimer->subscription, want);
+    hf_status status = want > 0 ? claim_rows(claimer, batch, want, &n, &sent_ns, &err) : hf__fail_memory(&err);
     if (status != HF_OK)
-        hf__claim_failed(subscription, status, &err);
+        hf__claim_failed(claimer->subscription, status, &err);
     else
-        receive_all(subscription, batch, want, n, sent_ns);
+        receive_all(claimer, batch, want, n, sent_ns);
 }
 
 static struct batch *wait_for_batch(struct hf__worker *claimer)
@@ -133,7 +154,7 @@ void hf__lease_claimer(struct hf__worker *claimer)
     if (!batch)
         return;
     while ((want = wait_for_room(claimer)) > 0)
-        claim(claimer->subscription, batch, want);
+        claim(claimer, batch, want);
     while (batch->n > 0)
         hf__delivery_free(batch->blank[--batch->n]);
     free(batch);

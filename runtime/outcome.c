@@ -49,6 +49,7 @@ void hf__delivery_decide(struct hf_delivery *delivery, enum hf__action action)
     delivery->action = action;
     delivery->delay_us = action == HF__RETRY_AFTER ? delay_us(delivery) : 0;
     delivery->subscription->in_work_us += (hf__monotonic_ns() - delivery->claimed_ns) / 1000;
+    hf__partition_pass(delivery);
     if (!delivery->subscription->lease)
         return;
     if (delivery->in_transaction) {
@@ -137,6 +138,7 @@ void hf__delivery_finish(struct hf_delivery *delivery, hf_status status, const h
         hf__claim_due_in(subscription, delivery->delay_us);
     if (subscription->table->fifo && delivery->row->group.type != HF__NULL)
         hf__claim_due_in(subscription, 0); /* the next row of its group may be claimed now */
+    hf__partition_pass(delivery);
 }
 
 /* ---- the log ---- */

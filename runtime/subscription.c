@@ -57,6 +57,7 @@ static void init_lists(struct hf_subscription *subscription)
     TAILQ_INIT(&subscription->leases);
     TAILQ_INIT(&subscription->settling);
     TAILQ_INIT(&subscription->again);
+    TAILQ_INIT(&subscription->turns);
 }
 
 hf_status hf__subscription_new(struct hf_runtime *runtime, const struct hf_table *table, const struct hf_subscription_options *options,
@@ -103,6 +104,7 @@ static void free_room(struct hf__worker *worker)
     free(worker->begun);
     free(worker->rows);
     free(worker->changes);
+    hf__busy_free(&worker->busy);
 }
 
 void hf__subscription_reset(struct hf_subscription *subscription)
@@ -120,6 +122,7 @@ void hf__subscription_reset(struct hf_subscription *subscription)
     subscription->workers = NULL;
     subscription->n_threads = 0;
     subscription->claimer = subscription->settler = subscription->renewer = subscription->watchdog = NULL;
+    hf__partitions_close(subscription);
     hf__plan_close(subscription->plan);
     subscription->plan = NULL;
 }
@@ -240,7 +243,9 @@ static hf_status start_threads(struct hf_subscription *subscription, hf_error *e
 
 hf_status hf__subscription_spawn(struct hf_subscription *subscription, hf_error *err)
 {
-    hf_status status = plan_threads(subscription, err);
+    hf_status status = hf__partitions_open(subscription, err);
+    if (status == HF_OK)
+        status = plan_threads(subscription, err);
     if (status == HF_OK)
         status = start_threads(subscription, err);
     if (status == HF_OK)

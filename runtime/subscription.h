@@ -6,7 +6,7 @@
 #ifndef HF_RUNTIME_SUBSCRIPTION_H
 #define HF_RUNTIME_SUBSCRIPTION_H
 
-#include "runtime/runtime.h"
+#include "runtime/partition.h"
 #include "strategies/cost.h"
 
 /* What a subscription counts: name, unit, description. */
@@ -55,6 +55,8 @@ struct hf__worker {
     bool called;   /* held: by a worker that found a row: claim at once */
     bool in_burst; /* held: its turn came because another had found a row */
     TAILQ_ENTRY(hf__worker) idle;
+    TAILQ_ENTRY(hf__worker) turn; /* held, partition keys: waits to claim; the first one claims */
+    struct hf__busy busy;         /* of a worker that claims: the keys that its claim leaves out */
     /* Of a worker that runs handlers: room for one batch, made before any thread runs. */
     struct hf_delivery **list;  /* lease: the n that it runs; held: the n that it has claimed, and blank ones behind them */
     struct hf_delivery **begun; /* held: those of the list whose handler runs */
@@ -114,11 +116,16 @@ struct hf_subscription {
     size_t n_work, peak_work;
     size_t extra; /* connections in use of extra_most */
     struct hf__deliveries ready; /* lease: claimed, not begun, in claim order */
-    size_t n_ready;
+    size_t n_ready, n_blocked;   /* blocked ones wait for a row of their partition key */
     size_t running;                 /* lease: workers that run a handler */
     struct hf__deliveries leases;   /* lease: to be renewed, soonest first */
     struct hf__deliveries settling; /* lease: outcomes on their way, oldest first */
     struct hf__deliveries again;    /* lease: outcomes to be tried or looked at again at their time */
+
+    struct hf__deliveries *keys; /* rows in work that have a partition key (partition.c); NULL: the table has none */
+    struct hf__workers turns;    /* held: who claims, and who waits for it */
+    bool left_out;               /* lease: the last claim came short, and keys in work were left out */
+    uint64_t keys_freed;         /* how often a key was no longer in work */
 
     struct hf__counters count;
     struct hf__counters at_stop; /* copied when the stop began */

@@ -46,11 +46,12 @@ static bool opened(struct hf_delivery *delivery)
 {
     struct hf_subscription *subscription = delivery->subscription;
     pthread_mutex_lock(&subscription->lock);
-    bool runs = !delivery->drained && !delivery->lost;
+    bool runs = !subscription->over && !delivery->lost;
     subscription->openings_failed = 0;
     delivery->in_transaction = true;
-    delivery->begun_ns = hf__monotonic_ns();
-    if (!runs)
+    if (runs)
+        hf__delivery_runs(delivery);
+    else
         hf__delivery_turn_back(delivery, 0);
     pthread_mutex_unlock(&subscription->lock);
     return runs;
@@ -162,7 +163,7 @@ static bool is_dropped(struct hf_delivery *delivery)
 {
     struct hf_subscription *subscription = delivery->subscription;
     pthread_mutex_lock(&subscription->lock);
-    bool dropped = delivery->drained || delivery->lost;
+    bool dropped = subscription->over || delivery->lost;
     if (dropped)
         hf__delivery_turn_back(delivery, 0);
     pthread_mutex_unlock(&subscription->lock);

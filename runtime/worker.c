@@ -182,9 +182,6 @@ static void send(struct hf_delivery *delivery, struct hf__change *changes, size_
     hf__checkout_purpose(delivery->checkout, HF__PURPOSE_SETTLE);
     (void)subscription->strategy->settle(subscription->plan, hf__checkout_conn(delivery->checkout), changes, n,
                                          hf__call_deadline(subscription), err);
-    for (size_t i = 0; i < n; i++)
-        if (changes[i].status == HF_UNKNOWN)
-            changes[i].status = hf__resolve(delivery, &changes[i], err);
 }
 
 static bool is_lost(struct hf_delivery *delivery)
@@ -200,6 +197,8 @@ static hf_status ready_to_settle(struct hf_delivery *delivery, hf_error *err)
 {
     if (!delivery->checkout)
         return settle_connection(delivery, err);
+    if (!delivery->subscription->holds)
+        return HF_OK;
     bool held = hf__checkout_unpin(delivery->checkout);
     if (held && !is_lost(delivery))
         return HF_OK;
@@ -245,17 +244,27 @@ static void finish_all(struct hf_delivery *delivery, const struct hf__change *ch
     pthread_mutex_unlock(&subscription->lock);
 }
 
-void hf__held_settle(struct hf_delivery *delivery)
+/* How many of the changes read so. */
+static size_t count_status(const struct hf__change *changes, size_t n, hf_status status)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += changes[i].status == status;
+    return count;
+}
+
+static void resolve_all(struct hf_delivery *delivery, struct hf__change *changes, size_t n, hf_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (changes[i].status == HF_UNKNOWN)
+            changes[i].status = hf__resolve(delivery, &changes[i], err);
+}
+
+/* All is answered: the connection is kept only if it is fit for another use. */
+static void end_settle(struct hf_delivery *delivery, const struct hf__change *changes, size_t n, const hf_error *err)
 {
     struct hf_subscription *subscription = delivery->subscription;
-    struct hf__change *changes = delivery->holder->changes;
-    hf_error err = {.status = HF_OK};
-    bool done = true;
-    size_t n = list_changes(delivery, changes);
-    settle(delivery, changes, n, &err);
-    for (size_t i = 0; i < n; i++)
-        done = done && changes[i].status == HF_OK;
-    if (!done) {
+    if (count_status(changes, n, HF_OK) < n) {
         /* What still stands on this connection, a lock or a transaction, must not reach its next user. */
         if (delivery->checkout)
             hf__checkout_conn(delivery->checkout)->retire = true;
@@ -265,7 +274,82 @@ void hf__held_settle(struct hf_delivery *delivery)
     } else if (delivery->exposed) {
         drop_connection(delivery); /* its session is reset before anybody's next use */
     }
-    finish_all(delivery, changes, &err);
+    finish_all(delivery, changes, err);
+}
+
+void hf__held_settle(struct hf_delivery *delivery)
+{
+    struct hf__change *changes = delivery->holder->changes;
+    hf_error err = {.status = HF_OK};
+    size_t n = list_changes(delivery, changes);
+    settle(delivery, changes, n, &err);
+    if (!delivery->in_transaction)
+        resolve_all(delivery, changes, n, &err);
+    end_settle(delivery, changes, n, &err);
+}
+
+/* ---- the settle of a batch ---- */
+
+/* Settles the i-th of the batch and its mates. Its connection then goes to the next one that has none, or back. False: what became of it
+ * must be looked at on another connection, and it has let go of its own. */
+static bool settle_nth(struct hf__worker *worker, size_t i, struct hf__checkout **at_hand)
+{
+    struct hf_delivery *delivery = worker->list[i];
+    struct hf__change *changes = worker->changes + i;
+    hf_error err = {.status = HF_OK};
+    if (!delivery->checkout) {
+        delivery->checkout = *at_hand;
+        *at_hand = NULL;
+    }
+    size_t n = list_changes(delivery, changes);
+    settle(delivery, changes, n, &err);
+    if (count_status(changes, n, HF_UNKNOWN) > 0) {
+        drop_connection(delivery);
+        return false;
+    }
+    end_settle(delivery, changes, n, &err);
+    if (*at_hand) {
+        drop_connection(delivery);
+        return true;
+    }
+    *at_hand = delivery->checkout;
+    delivery->checkout = NULL;
+    return true;
+}
+
+static void resolve_nth(struct hf__worker *worker, size_t i)
+{
+    struct hf_delivery *delivery = worker->list[i];
+    hf_error err = {.status = HF_OK};
+    size_t n = 0;
+    for (struct hf_delivery *each = delivery; each; each = each->mate)
+        n++;
+    resolve_all(delivery, worker->changes + i, n, &err);
+    end_settle(delivery, worker->changes + i, n, &err);
+    drop_connection(delivery);
+}
+
+/* Each on the connection that holds it. One whose answer never came is looked at when no connection is held any more, so that nobody waits
+ * for one while he holds another. Returns a connection that is fit for the next claim, or NULL. */
+static struct hf__checkout *settle_batch(struct hf__worker *worker)
+{
+    struct hf__checkout *at_hand = NULL;
+    size_t unanswered = 0;
+    for (size_t i = 0; i < worker->n; i++) {
+        bool mate = i > 0 && worker->list[i - 1]->mate == worker->list[i];
+        if (!mate && !settle_nth(worker, i, &at_hand))
+            worker->begun[unanswered++] = worker->list[i];
+    }
+    if (unanswered == 0)
+        return at_hand;
+    if (at_hand)
+        hf__pool_release(at_hand);
+    for (size_t i = 0, u = 0; i < worker->n && u < unanswered; i++)
+        if (worker->list[i] == worker->begun[u]) {
+            resolve_nth(worker, i);
+            u++;
+        }
+    return NULL;
 }
 
 /* ---- deliveries ---- */
@@ -313,7 +397,8 @@ static void hold(struct hf_delivery *delivery, struct claim *claim)
     hf__check_model(subscription);
 }
 
-/* Begins what was claimed, or when the stop came first decides that it goes back unrun. Returns how many have begun. */
+/* Begins what was claimed. When the stop came first it goes back unrun, and so does a row whose partition key is in work after all (there
+ * are more of them than a claim can leave out, or the row was given another key meanwhile). Returns how many have begun. */
 static size_t begin(struct hf__worker *worker)
 {
     struct hf_subscription *subscription = worker->subscription;
@@ -321,7 +406,7 @@ static size_t begin(struct hf__worker *worker)
     pthread_mutex_lock(&subscription->lock);
     for (size_t i = 0; i < worker->n; i++) {
         struct hf_delivery *delivery = worker->list[i];
-        if (subscription->stopping) {
+        if (subscription->stopping || !hf__partition_free(delivery, worker)) {
             hf__delivery_decide(delivery, HF__UNBEGUN);
             continue;
         }
@@ -353,10 +438,9 @@ static struct hf_delivery *leave(struct hf_delivery *delivery)
 }
 
 /* The worker is done with what it claimed. */
-static void finish(struct hf__worker *worker, struct claim *claim)
+static void finish(struct hf__worker *worker)
 {
     struct hf_subscription *subscription = worker->subscription;
-    claim->checkout = worker->list[0]->checkout; /* NULL unless it is fit for the next claim */
     pthread_mutex_lock(&subscription->lock);
     subscription->extra -= subscription->strategy->kind == HF__ADVISORY_LOCK ? worker->n - 1 : 0;
     for (size_t i = 0; i < worker->n; i++)
@@ -380,36 +464,36 @@ static bool open_transaction(struct hf_delivery *delivery)
     return true;
 }
 
-/* Runs and settles a single row. */
-static void run_one(struct hf_delivery *delivery, bool begun)
+/* Runs and settles a single row. False: it could not begin. */
+static bool run_one(struct hf_delivery *delivery, struct claim *claim, bool begun)
 {
-    if (!begun || !open_transaction(delivery) || hf__delivery_run(delivery))
+    begun = begun && open_transaction(delivery);
+    if (!begun || hf__delivery_run(delivery))
         hf__held_settle(delivery);
     else
         wait_until_settled(delivery);
+    claim->checkout = delivery->checkout; /* NULL unless it is fit for the next claim */
+    return begun;
 }
 
-static void run_batch(struct hf__worker *worker, size_t begun)
+static void run_batch(struct hf__worker *worker, struct claim *claim, size_t begun)
 {
     if (begun > 0)
         hf__batch_run(worker->begun, begun);
-    hf__held_settle(worker->list[0]);
-    for (size_t i = 1; i < worker->n; i++) {
-        if (worker->list[i - 1]->mate == worker->list[i])
-            continue;
-        hf__held_settle(worker->list[i]);
-        drop_connection(worker->list[i]);
-    }
+    claim->checkout = settle_batch(worker);
 }
 
-static void deliver(struct hf__worker *worker, struct claim *claim)
+/* False: nothing has begun. */
+static bool deliver(struct hf__worker *worker, struct claim *claim)
 {
     size_t begun = begin(worker);
+    bool any = begun > 0;
     if (worker->subscription->batch > 1)
-        run_batch(worker, begun);
+        run_batch(worker, claim, begun);
     else
-        run_one(worker->list[0], begun > 0);
-    finish(worker, claim);
+        any = run_one(worker->list[0], claim, any);
+    finish(worker);
+    return any;
 }
 
 /* ---- claiming ---- */
@@ -432,31 +516,56 @@ static size_t provide(struct hf__worker *worker)
     return n;
 }
 
-static bool count_claim(struct hf_subscription *subscription)
+/* Under the lock: where rows have partition keys a claim and the note of the keys that it took are one step, so claims take turns. */
+static void await_claim(struct hf__worker *worker)
 {
+    struct hf_subscription *subscription = worker->subscription;
+    if (!subscription->keys)
+        return;
+    TAILQ_INSERT_TAIL(&subscription->turns, worker, turn);
+    while (TAILQ_FIRST(&subscription->turns) != worker && !subscription->stopping)
+        (void)hf__sleep(&worker->sleeper, &subscription->lock, hf__never());
+}
+
+static void end_claim(struct hf__worker *worker)
+{
+    struct hf_subscription *subscription = worker->subscription;
+    if (!subscription->keys)
+        return;
+    TAILQ_REMOVE(&subscription->turns, worker, turn);
+    if (!TAILQ_EMPTY(&subscription->turns))
+        hf__rouse(&TAILQ_FIRST(&subscription->turns)->sleeper);
+}
+
+/* The last moment before a claim. False: there is none, because of the stop, or of *status. */
+static bool begin_claim(struct hf__worker *worker, struct hf__claim *ask, hf_status *status, hf_error *err)
+{
+    struct hf_subscription *subscription = worker->subscription;
     pthread_mutex_lock(&subscription->lock);
-    bool go = !subscription->stopping;
+    await_claim(worker);
+    *status = hf__busy_list(subscription, worker, &worker->busy, err);
+    ask->busy = worker->busy.values;
+    ask->n_busy = worker->busy.n;
+    bool go = *status == HF_OK && !subscription->stopping;
     subscription->count.claims += go;
+    if (!go)
+        end_claim(worker);
     pthread_mutex_unlock(&subscription->lock);
     return go;
 }
 
-/* Takes the rows over, as mates that this connection holds. */
-static void receive(struct hf__worker *worker, size_t n, struct claim *claim)
+/* Under the lock: takes n rows over, as mates. */
+static void receive(struct hf__worker *worker, size_t n)
 {
-    struct hf_subscription *subscription = worker->subscription;
     struct hf_delivery **list = worker->list + worker->n;
-    pthread_mutex_lock(&subscription->lock);
     for (size_t i = 0; i < n; i++) {
         list[i]->holder = worker;
         list[i]->mate = i + 1 < n ? list[i + 1] : NULL;
         hf__delivery_fill(list[i], worker->rows[i]);
     }
-    if (worker->n == 0)
+    if (n > 0 && worker->n == 0)
         pass_scout(worker);
     worker->n += n;
-    pthread_mutex_unlock(&subscription->lock);
-    hold(list[0], claim);
 }
 
 /* Claims up to so many rows on this connection, which then holds them; *n is how many they are. */
@@ -466,17 +575,22 @@ static hf_status claim_rows(struct hf__worker *worker, struct claim *claim, size
     struct hf__conn *conn = hf__checkout_conn(claim->checkout);
     hf_error refused = {.status = HF_OK};
     struct hf__claim ask = {.limit = most, .refused = &refused};
+    size_t before = worker->n;
     *n = 0;
     hf_status status = hf__claim_clock(subscription, conn, err);
-    if (status != HF_OK || !count_claim(subscription))
+    if (status != HF_OK || !begin_claim(worker, &ask, &status, err))
         return status;
     status = subscription->strategy->claim(subscription->plan, conn, &ask, hf__call_deadline(subscription), worker->rows, n, err);
-    hf__claim_buried(subscription, ask.buried, &refused);
     if (status != HF_OK)
         *n = 0;
-    else if (*n > 0)
-        receive(worker, *n, claim);
-    else if (worker->n == 0)
+    pthread_mutex_lock(&subscription->lock);
+    receive(worker, *n);
+    end_claim(worker);
+    pthread_mutex_unlock(&subscription->lock);
+    hf__claim_buried(subscription, ask.buried, &refused);
+    if (*n > 0)
+        hold(worker->list[before], claim);
+    else if (status == HF_OK && before == 0)
         status = hf__look_for_keyless(subscription, conn, err);
     return status;
 }
@@ -534,8 +648,8 @@ static bool claim_and_run(struct hf__worker *worker, struct claim *claim)
     if (n > 0) {
         while (gathers && worker->n < most && gather_one(worker))
             continue;
-        deliver(worker, claim);
-        return true;
+        if (deliver(worker, claim))
+            return true;
     }
     if (status == HF_OK)
         found_nothing(worker);

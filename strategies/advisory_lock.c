@@ -249,7 +249,9 @@ static hf_status read_candidates(struct search *search, struct hf__rows *rows)
     args.many[HF__P_EXCLUDED] = excluded;
     args.n_many[HF__P_EXCLUDED] = search->n_excluded;
     size_t list = search->n_excluded ? hf__list_for(search->n_excluded) + 1 : 0;
-    return hf__sql_run(search->conn, &plan->sql.candidates[list], &args, rows, search->deadline, search->err);
+    const struct hf__rendered *statement =
+        hf__busy_variant(plan, search->ask, &plan->sql.candidates[list], &plan->sql.candidates_busy[list], HF__LISTS + 1);
+    return hf__run_claim(plan, search->conn, search->ask, statement, &args, rows, search->deadline, search->err);
 }
 
 /* One round; *more tells whether another, with more keys left out, may find something. */

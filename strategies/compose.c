@@ -124,6 +124,12 @@ void hf__put_due(struct hf__sql *sql, const struct hf__plan *plan, bool *any)
         put_passed(sql, plan, HF__ROLE_RETRY_AFTER, any);
 }
 
+void hf__put_unleased(struct hf__sql *sql, const struct hf__plan *plan, bool *any)
+{
+    if (HF__HAS(plan, LOCKED_UNTIL))
+        put_passed(sql, plan, HF__ROLE_LOCKED_UNTIL, any);
+}
+
 void hf__put_claimed_groups(struct hf__sql *sql, const struct hf__plan *plan, bool *any)
 {
     if (!plan->table->fifo) {
@@ -140,14 +146,14 @@ void hf__put_claimable(struct hf__sql *sql, const struct hf__plan *plan, bool *a
     hf__put_unfinished(sql, plan, any);
     hf__put_claimed_groups(sql, plan, any);
     hf__put_due(sql, plan, any);
-    if (HF__HAS(plan, LOCKED_UNTIL))
-        put_passed(sql, plan, HF__ROLE_LOCKED_UNTIL, any);
+    hf__put_unleased(sql, plan, any);
     if (plan->table->n_key > 0) {
         hf__put_and(sql, any);
         hf__sql_put(sql, "LENGTH(");
         hf__put_key(sql, plan);
         hf__sql_put(sql, ") > 0");
     }
+    hf__put_free_keys(sql, plan, any);
 }
 
 /* NULL retry_after is due at once and comes first, NULL priority comes last, on every database. The words are left out for a

@@ -178,17 +178,20 @@ hf_status hf__set_aside(struct hf__plan *plan, struct hf__conn *conn, const stru
 
 /* ---- the statements ---- */
 
-void hf__put_copied(struct hf__sql *sql, const struct hf__plan *plan, const char *alias)
+void hf__put_copied(struct hf__sql *sql, const struct hf__plan *plan)
 {
     bool any = false;
     for (size_t i = 0; i < plan->relation.n_columns; i++) {
         if (plan->relation.columns[i].computed)
             continue;
-        hf__sql_put(sql, any ? ", " : "");
-        hf__sql_put(sql, alias);
+        hf__sql_put(sql, any ? ", " : " (");
         hf__sql_name(sql, plan->relation.columns[i].name);
         any = true;
     }
+    hf__sql_put(sql, ")");
+    if (plan->server.database == HF__POSTGRES && plan->server.version >= 100000)
+        hf__sql_put(sql, " OVERRIDING SYSTEM VALUE"); /* an identity column keeps the row's own id */
+    hf__sql_put(sql, " SELECT ");
 }
 
 static void put_reason(struct hf__sql *sql, const struct hf__plan *plan)
@@ -225,12 +228,7 @@ static void put_insert(struct hf__sql *sql, const struct hf__plan *plan)
 {
     hf__sql_put(sql, "INSERT INTO ");
     hf__sql_dead_table(sql, plan->table);
-    hf__sql_put(sql, " (");
-    hf__put_copied(sql, plan, "");
-    hf__sql_put(sql, ")");
-    if (plan->server.database == HF__POSTGRES && plan->server.version >= 100000)
-        hf__sql_put(sql, " OVERRIDING SYSTEM VALUE"); /* an identity column keeps the row's own id */
-    hf__sql_put(sql, " SELECT ");
+    hf__put_copied(sql, plan);
     put_moved_values(sql, plan);
     hf__sql_put(sql, " FROM ");
 }
@@ -246,9 +244,7 @@ static void put_move_in_one(struct hf__sql *sql, const struct hf__plan *plan)
 {
     hf__sql_put(sql, "WITH taken AS (");
     put_delete(sql, plan);
-    hf__sql_put(sql, " RETURNING ");
-    hf__put_copied(sql, plan, "");
-    hf__sql_put(sql, "), kept AS (");
+    hf__sql_put(sql, " RETURNING *), kept AS (");
     put_insert(sql, plan);
     hf__sql_put(sql, "taken RETURNING 1) SELECT (SELECT COUNT(*) FROM taken), (SELECT COUNT(*) FROM kept)");
 }

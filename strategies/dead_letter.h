@@ -37,8 +37,8 @@ void hf__note_refused(struct hf__claim *ask, const hf_error *err);
 HF_CHECKED hf_status hf__set_aside(struct hf__plan *plan, struct hf__conn *conn, const struct hf__row *row, struct hf__deadline deadline,
                                    hf_error *err);
 
-/* The columns of the table that are copied when a row moves to another table and back: all that can be written. Commas between. */
-void hf__put_copied(struct hf__sql *sql, const struct hf__plan *plan, const char *alias);
+/* " (columns) SELECT ", of an INSERT that copies a row from one of the two tables to the other: all columns that can be written. */
+void hf__put_copied(struct hf__sql *sql, const struct hf__plan *plan);
 HF_CHECKED hf_status hf__render_dead_letter(struct hf__plan *plan, hf_error *err);
 
 #endif

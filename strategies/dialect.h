@@ -62,6 +62,7 @@ struct hf__dialect {
     const char *(*table_options)(const struct hf_table *table);
     const char *dead_table_options;
     bool partial_index;
+    bool arrays; /* many values as one parameter */
 };
 
 extern const struct hf__dialect hf__dialect_postgres, hf__dialect_mysql, hf__dialect_sqlite;

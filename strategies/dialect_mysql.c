@@ -42,12 +42,19 @@ static void put_forced_index(struct hf__sql *sql, const struct hf__plan *plan, c
     }
 }
 
-/* Row lock: all unfinished rows of the group, since one in work is locked and may stand anywhere. Lease: those that have a lease. */
+/* Row lock: all unfinished rows of the group, since one in work is locked and may stand anywhere. Lease: those that have a lease, and the
+ * head as it is now. */
 static void fifo_guard(struct hf__sql *sql, const struct hf__plan *plan)
 {
     bool any = true, lease = HF__HAS(plan, LOCKED_UNTIL), marks = HF__HAS(plan, PROCESSED_AT);
     const char *columns[2] = {HF__COLUMN(plan, GROUP), lease ? HF__COLUMN(plan, LOCKED_UNTIL) : HF__COLUMN(plan, PROCESSED_AT)};
-    hf__sql_put(sql, "SELECT COUNT(*) FROM ");
+    hf__sql_put(sql, "SELECT COUNT(*)");
+    if (lease) {
+        hf__sql_put(sql, ", (");
+        hf__put_head(sql, plan, hf__put_bound_group, false);
+        hf__sql_put(sql, ")");
+    }
+    hf__sql_put(sql, " FROM ");
     hf__put_table(sql, plan);
     put_forced_index(sql, plan, columns, lease || marks ? 2 : 1);
     hf__sql_put(sql, " WHERE ");

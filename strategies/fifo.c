@@ -6,8 +6,9 @@
 
 #include "strategies/array.h"
 
-/* Reading which heads are due costs a look at every group, so what one claim does not need of it serves the next ones for a moment. Each
- * head is read again under its guard; what a stale hint can do is ask in vain, or let a head that came since wait for that moment. */
+/* Reading which heads are due costs a look at every group, so what one claim does not need of it serves the next ones for a moment, and
+ * at least for as long as the reading took. Each head is read again under its guard; what a stale hint can do is ask in vain, or let a head
+ * that came since wait for that moment. */
 #define HINT_NS (50 * INT64_C(1000000))
 #define PAGE ((size_t)256)
 #define PAGE_MOST ((size_t)4096)
@@ -16,6 +17,7 @@
 struct candidate {
     struct hf__value group;
     bool stale; /* leases that are over stand in it */
+    bool moved; /* its head was another one when its guard was had: tried once more */
     char text[];
 };
 
@@ -320,15 +322,20 @@ static hf_status prepare_one(struct search *search, const struct candidate *cand
     return status;
 }
 
-/* After the leases are written: another claim may have written one into the same group, for a head that came in since. */
-static hf_status check_one(struct search *search, const struct candidate *candidate, bool *refused)
+/* After the leases are written: another claim may have written one into the same group, for a head that came in since; or the row that
+ * was taken was settled and given another place between the look for the head and its lock. */
+static hf_status check_one(struct search *search, struct candidate *candidate, const struct hf__row *row, bool *refused, bool *again)
 {
     int64_t count;
-    if (!search->plan->sql.guard.text || search->hold->stays)
-        return HF_OK;
+    *again = false;
     hf_status status = guard_one(search, candidate, &count, refused);
-    *refused = *refused || (status == HF_OK && count != 1);
-    return status;
+    if (status != HF_OK || *refused)
+        return status;
+    bool is_head = hf__value_equal(hf__cell(&search->answer, 0, 1), &row->id);
+    *refused = count != 1 || !is_head;
+    *again = count == 1 && !is_head && !candidate->moved;
+    candidate->moved = true;
+    return HF_OK;
 }
 
 static hf_status take_each(struct search *search, struct slice *slice, bool *refused)
@@ -350,12 +357,16 @@ static hf_status take_each(struct search *search, struct slice *slice, bool *ref
     return status;
 }
 
-static hf_status check_each(struct search *search, struct slice *slice, bool *refused)
+/* The rows from first on are those of the slice, in its order. */
+static hf_status check_each(struct search *search, struct slice *slice, size_t first, bool *refused)
 {
     hf_status status = HF_OK;
+    bool again;
+    if (!search->plan->sql.guard.text || search->hold->stays)
+        return HF_OK;
     for (size_t i = 0; i < slice->n && status == HF_OK && !*refused; i++) {
-        status = check_one(search, slice->each[i], refused);
-        if (*refused)
+        status = check_one(search, slice->each[i], search->rows[first + i], refused, &again);
+        if (*refused && !again)
             leave_out(slice, i);
     }
     return status;
@@ -383,7 +394,7 @@ static hf_status try_each(struct search *search, struct slice *slice)
         if (status == HF_OK && !refused)
             status = write_leases(search, before);
         if (status == HF_OK && !refused)
-            status = check_each(search, slice, &refused);
+            status = check_each(search, slice, before, &refused);
         if (refused || status != HF_OK)
             drop_rows(search, before);
         if (refused || search->n == before)
@@ -455,6 +466,7 @@ static struct candidate *candidate_of(const struct hf__rows *rows, size_t r)
     (void)hf__value_int(hf__cell(rows, r, 1), &stale);
     candidate->group = *group;
     candidate->stale = stale != 0;
+    candidate->moved = false;
     if (text) {
         memcpy(candidate->text, group->s.data, len);
         candidate->group.s.data = candidate->text;
@@ -485,9 +497,10 @@ static hf_status read_page(struct search *search, size_t offset, size_t size, st
 }
 
 /* Tries a page's candidates until there are enough rows; the rest are the next claims' hints. */
-static hf_status try_page(struct search *search, struct candidate **each, size_t n, int64_t read_ns)
+static hf_status try_page(struct search *search, struct candidate **each, size_t n, int64_t begun_ns)
 {
     struct slice slice;
+    int64_t now_ns = hf__monotonic_ns(), took_ns = now_ns - begun_ns, until_ns = now_ns + (took_ns > HINT_NS ? took_ns : HINT_NS);
     hf_status status = HF_OK;
     size_t next = 0;
     while (status == HF_OK && next < n && !has_enough(search)) {
@@ -497,7 +510,7 @@ static hf_status try_page(struct search *search, struct candidate **each, size_t
         status = try_slice(search, &slice);
         next += slice.tried;
     }
-    keep_hints(search->plan->fifo, each, next, n, read_ns + HINT_NS);
+    keep_hints(search->plan->fifo, each, next, n, until_ns);
     return status;
 }
 
@@ -509,11 +522,11 @@ static hf_status try_pages(struct search *search)
     do {
         struct candidate **each;
         size_t before = search->n;
-        int64_t read_ns = hf__monotonic_ns();
+        int64_t begun_ns = hf__monotonic_ns();
         status = read_page(search, offset, size, &each, &n);
         if (status != HF_OK || n == 0)
             return status;
-        status = try_page(search, each, n, read_ns);
+        status = try_page(search, each, n, begun_ns);
         offset += n - (search->n - before);
         if (n < size)
             break;

@@ -46,6 +46,8 @@ void hf__put_bound_group(struct hf__sql *sql, const struct hf__plan *plan);
 void hf__put_head(struct hf__sql *sql, const struct hf__plan *plan, hf__put_group_fn *group, bool with_order);
 /* " AND NOT EXISTS (any row of this group that has a lease, over or not)", on a lease table. */
 void hf__put_none_leased(struct hf__sql *sql, const struct hf__plan *plan, hf__put_group_fn *group);
+/* " AND " the row itself has no lease: it may have got one since the look at its group, and that look is not repeated when it is locked. */
+void hf__put_free_head(struct hf__sql *sql, const struct hf__plan *plan);
 /* " WHERE " the row is the head of the group that is bound, and may be taken. */
 void hf__put_takeable_head(struct hf__sql *sql, const struct hf__plan *plan);
 

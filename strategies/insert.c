@@ -52,11 +52,19 @@ static bool fills_due(const struct insert *in, const struct hf__job *job)
     return names_time(job) || (in->explicit_due && !field_for(in, job, HF__ROLE_RETRY_AFTER));
 }
 
+/* Is the job's time counted from the database's own now? */
+static bool due_by_database(const struct insert *in, const struct hf__job *job)
+{
+    return in->table->database_clock && fills_due(in, job) && job->due_us == 0;
+}
+
 static bool same_shape(const struct insert *in, const struct hf__job *a, const struct hf__job *b)
 {
     if (!a->payload != !b->payload || !a->group != !b->group || !a->headers != !b->headers || !a->priority != !b->priority)
         return false;
     if (!a->partition_key != !b->partition_key || fills_due(in, a) != fills_due(in, b) || a->n_fields != b->n_fields)
+        return false;
+    if (due_by_database(in, a) != due_by_database(in, b))
         return false;
     for (size_t i = 0; i < a->n_fields; i++)
         if (strcmp(a->fields[i].column, b->fields[i].column) != 0)
@@ -117,6 +125,16 @@ static int64_t due_of(const struct insert *in, const struct hf__job *job)
     return in->now_us - in->now_us % in->due_unit_us;
 }
 
+static struct hf__value due_value(const struct insert *in, const struct hf__job *job)
+{
+    const struct hf__server *server = &in->conn->server;
+    if (!due_by_database(in, job))
+        return hf__time_us(due_of(in, job));
+    if (job->delay_us > 0)
+        return hf__int(hf__database_delay_us(server, job->delay_us, in->due_unit_us));
+    return hf__int(server->mariadb ? 0 : -in->due_unit_us / 2); /* rounded down again: due at once */
+}
+
 static size_t put_values(const struct insert *in, const struct hf__job *job, struct hf__value *out)
 {
     size_t n = 0;
@@ -131,7 +149,7 @@ static size_t put_values(const struct insert *in, const struct hf__job *job, str
     if (job->priority)
         out[n++] = hf__int(*job->priority);
     if (fills_due(in, job))
-        out[n++] = hf__time_us(due_of(in, job));
+        out[n++] = due_value(in, job);
     for (size_t i = 0; i < job->n_fields; i++)
         out[n++] = job->fields[i].value;
     return n;
@@ -148,16 +166,27 @@ static size_t due_place(const struct insert *in, const struct hf__job *job)
     return fills_due(in, job) ? count_columns(in, job) - job->n_fields - 1 : SIZE_MAX;
 }
 
+static void put_due(struct hf__sql *sql, const struct insert *in, const struct hf__job *job, unsigned place)
+{
+    const struct hf__dialect *dialect = hf__dialect_of(in->conn->server.database);
+    bool later = due_by_database(in, job);
+    hf__sql_put(sql, in->zoned_due ? "CONVERT_TZ(" : "");
+    hf__sql_put(sql, later ? dialect->later_open : "");
+    hf__sql_bind_nth(sql, HF__P_FIELD, place);
+    hf__sql_put(sql, later ? dialect->later_close : "");
+    hf__sql_put(sql, in->zoned_due ? ", '+00:00', @@session.time_zone)" : "");
+}
+
 static void put_row(struct hf__sql *sql, const struct insert *in, const struct hf__job *job, size_t row, size_t columns)
 {
-    size_t due = in->zoned_due ? due_place(in, job) : SIZE_MAX;
+    size_t due = due_place(in, job);
     for (size_t c = 0; c < columns; c++) {
+        unsigned place = (unsigned)(row * columns + c);
         hf__sql_put(sql, c ? ", " : "(");
         if (c == due)
-            hf__sql_put(sql, "CONVERT_TZ(");
-        hf__sql_bind_nth(sql, HF__P_FIELD, (unsigned)(row * columns + c));
-        if (c == due)
-            hf__sql_put(sql, ", '+00:00', @@session.time_zone)");
+            put_due(sql, in, job, place);
+        else
+            hf__sql_bind_nth(sql, HF__P_FIELD, place);
     }
     hf__sql_put(sql, ")");
 }
@@ -339,7 +368,7 @@ static hf_status look_at_columns(struct insert *in)
 {
     enum hf__database database = in->conn->server.database;
     bool zone_matters = database == HF__MYSQL && in->conn->borrowed;
-    if (database != HF__SQLITE && !zone_matters && !any_names_time(in))
+    if (database != HF__SQLITE && !zone_matters && !in->table->database_clock && !any_names_time(in))
         return HF_OK;
     struct hf__relation relation = {0};
     hf_status status = hf__conn_describe(in->conn, in->table->schema, in->table->name, in->deadline, &relation, in->err);

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "strategies/inspect_dead_letter.h"
+#include "strategies/order_index.h"
 #include "strategies/plan.h"
 
 struct inspection {
@@ -27,10 +28,13 @@ static hf_status check_floor(struct inspection *in)
 {
     const struct hf__server *server = &in->conn->server;
     int floor = server->mariadb ? in->dialect->mariadb_floor[in->kind] : in->dialect->floor[in->kind];
+    bool fifo = in->table->fifo && in->dialect->fifo_floor > floor;
+    if (fifo)
+        floor = in->dialect->fifo_floor;
     if (server->version >= floor)
         return HF_OK;
     return FAULT(in, HF_SERVER_TOO_OLD, "table %s: the server is %s, and %s needs %s %d.%d or newer", in->table->display, server->text,
-                 hf__strategy_kind_name(in->kind), server->mariadb ? "MariaDB" : hf__database_name(server->database), floor / 10000,
+                 fifo ? "\"fifo\"" : hf__strategy_kind_name(in->kind), server->mariadb ? "MariaDB" : hf__database_name(server->database), floor / 10000,
                  floor / 100 % 100);
 }
 
@@ -223,6 +227,52 @@ static hf_status check_key_columns(struct inspection *in)
     return status;
 }
 
+/* What of the group's column makes texts that differ equal, or nothing. */
+#define GROUP_COLLATION                                                                                                       \
+    "SELECT 'the nondeterministic collation ' || quote_ident(c.collname) FROM pg_attribute AS a JOIN pg_collation AS c"       \
+    " ON c.oid = a.attcollation WHERE a.attrelid = $1::text::regclass AND a.attname = $2::text AND NOT c.collisdeterministic" \
+    " UNION ALL "
+#define GROUP_TYPE                                                                                                               \
+    "SELECT * FROM (WITH RECURSIVE b(id) AS (SELECT atttypid FROM pg_attribute WHERE attrelid = $1::text::regclass"               \
+    " AND attname = $2::text UNION ALL SELECT t.typbasetype FROM b JOIN pg_type AS t ON t.oid = b.id WHERE t.typtype = 'd')"      \
+    " SELECT 'the type ' || quote_ident(t.typname) FROM b JOIN pg_type AS t ON t.oid = b.id WHERE t.typtype <> 'd'"               \
+    " AND t.typnamespace <> 'pg_catalog'::regnamespace) AS own"
+
+static hf_status ask_equality(struct inspection *in, const char *group, struct hf__rows *rows)
+{
+    enum { COLLATIONS_SINCE = 120000 };
+    struct hf__statement statement = {.sql = in->conn->server.version < COLLATIONS_SINCE ? GROUP_TYPE : GROUP_COLLATION GROUP_TYPE};
+    struct hf__sql sql;
+    struct hf__rendered name;
+    hf__sql_begin(&sql, HF__POSTGRES);
+    hf__sql_table(&sql, in->table);
+    hf_status status = hf__sql_finish(&sql, false, &name, in->err);
+    if (status != HF_OK)
+        return status;
+    struct hf__value values[2] = {hf__text(name.text), hf__text(group)};
+    status = hf__conn_run(in->conn, &statement, values, 2, rows, in->deadline, in->err);
+    hf__rendered_free(&name);
+    return status;
+}
+
+/* PostgreSQL guards a group by its text, so groups that are equal must have equal texts. */
+static hf_status check_group_equality(struct inspection *in)
+{
+    struct hf__rows rows;
+    const struct hf__column *group = column_of(in, HF__ROLE_GROUP);
+    if (!in->table->fifo || in->conn->server.database != HF__POSTGRES || !group)
+        return HF_OK;
+    hf__rows_init(&rows);
+    hf_status status = ask_equality(in, group->name, &rows);
+    if (status == HF_OK && rows.count > 0)
+        status = FAULT(in, HF_UNSUPPORTED,
+                       "table %s: column \"%s\" (\"group\") has %s, by which texts that differ may be one group, but \"fifo\" guards a "
+                       "group by its text: give the column type text, or a deterministic collation",
+                       in->table->display, group->name, hf__cell(&rows, 0, 0)->s.data);
+    hf__rows_free(&rows);
+    return status;
+}
+
 static hf_status check_columns(struct inspection *in)
 {
     hf_status status = HF_OK;
@@ -232,6 +282,8 @@ static hf_status check_columns(struct inspection *in)
         status = check_token(in);
     if (status == HF_OK)
         status = check_key_columns(in);
+    if (status == HF_OK)
+        status = check_group_equality(in);
     return status;
 }
 
@@ -261,56 +313,19 @@ static hf_status check_unique_id(struct inspection *in)
                  in->table->display, id);
 }
 
-/* The columns that an index must begin with for the claim to read it in order. */
-static size_t wanted_order(const struct inspection *in, const char *wanted[4])
+static const char *why_order(const struct inspection *in)
 {
-    size_t n = 0;
-    if (!in->dialect->partial_index && hf__table_has(in->table, HF__ROLE_PROCESSED_AT))
-        wanted[n++] = in->table->column[HF__ROLE_PROCESSED_AT];
-    if (hf__table_has(in->table, HF__ROLE_PRIORITY))
-        wanted[n++] = in->table->column[HF__ROLE_PRIORITY];
-    if (hf__table_has(in->table, HF__ROLE_RETRY_AFTER))
-        wanted[n++] = in->table->column[HF__ROLE_RETRY_AFTER];
-    wanted[n++] = in->table->column[HF__ROLE_ID];
-    return n;
-}
-
-/* InnoDB's and SQLite's indexes end with the primary key, written or not. */
-static bool implied(const struct inspection *in, const char *column)
-{
-    if (in->conn->server.database == HF__POSTGRES)
-        return false;
-    for (size_t i = 0; i < in->relation.n_indexes; i++) {
-        const struct hf__index *index = &in->relation.indexes[i];
-        if (index->primary && index->n_columns == 1 && same_name(in, index->columns[0], column))
-            return true;
-    }
-    return false;
-}
-
-static bool serves_order(const struct inspection *in, const struct hf__index *index, const char *const *wanted, size_t n)
-{
-    size_t skip = 0;
-    const char *group = in->table->column[HF__ROLE_GROUP];
-    if (index->partial && !hf__table_has(in->table, HF__ROLE_PROCESSED_AT))
-        return false;
-    if (!index->plain)
-        return false;
-    if (group && index->n_columns > 0 && same_name(in, index->columns[0], group))
-        skip = 1;
-    for (size_t i = 0; i < n; i++) {
-        bool there = i + skip < index->n_columns;
-        if (!there && i + 1 == n && implied(in, wanted[i]))
-            return true;
-        if (!there || !same_name(in, index->columns[i + skip], wanted[i]))
-            return false;
-    }
-    return true;
+    bool locks = in->conn->server.database == HF__MYSQL && in->kind != HF__ADVISORY_LOCK;
+    if (in->table->fifo)
+        return locks ? "without one a claim locks rows of other groups, which are then not claimed, and reads all rows for each group"
+                     : "without one a claim reads all rows for each group";
+    return locks ? "without one a claim locks every row that it sorts, and a second worker gets nothing while the first holds a row"
+                 : "without one every claim reads and sorts all rows that are due";
 }
 
 static hf_status report_missing_index(struct inspection *in, const char *const *wanted, size_t n)
 {
-    char list[4 * 300] = "";
+    char list[HF__ORDER_COLUMNS * 300] = "";
     size_t len = 0;
     for (size_t i = 0; i < n && len < sizeof list; i++) {
         int more = snprintf(list + len, sizeof list - len, "%s%.256s", i ? ", " : "", wanted[i]);
@@ -318,25 +333,44 @@ static hf_status report_missing_index(struct inspection *in, const char *const *
             len += (size_t)more;
     }
     bool finished = in->dialect->partial_index && hf__table_has(in->table, HF__ROLE_PROCESSED_AT);
-    const char *why =
-        in->conn->server.database == HF__MYSQL && in->kind != HF__ADVISORY_LOCK
-            ? "without one a claim locks every row that it sorts, and a second worker gets nothing while the first holds a row"
-            : "without one every claim reads and sorts all rows that are due";
     return ADVICE(in, "table %s: no index matches the claim order; create one on (%s)%s%s%s: %s", in->table->display, list,
-                  finished ? " WHERE " : "", finished ? in->table->column[HF__ROLE_PROCESSED_AT] : "", finished ? " IS NULL" : "", why);
+                  finished ? " WHERE " : "", finished ? in->table->column[HF__ROLE_PROCESSED_AT] : "", finished ? " IS NULL" : "", why_order(in));
 }
 
 static hf_status check_claim_order(struct inspection *in)
 {
-    const char *wanted[4];
-    size_t n = wanted_order(in, wanted);
+    bool fifo = in->table->fifo; /* heads are read group by group */
+    const char *wanted[HF__ORDER_COLUMNS];
+    size_t n = hf__order_columns(in->table, in->dialect, fifo, wanted);
     for (size_t i = 0; i < n; i++)
         if (!hf__relation_column(&in->relation, wanted[i], in->dialect->any_case))
             return HF_OK; /* reported already */
-    for (size_t i = 0; i < in->relation.n_indexes; i++)
-        if (serves_order(in, &in->relation.indexes[i], wanted, n))
-            return HF_OK;
+    if (hf__order_index(in->table, in->dialect, &in->relation, true) ||
+        (!fifo && hf__order_index(in->table, in->dialect, &in->relation, false)))
+        return HF_OK;
     return report_missing_index(in, wanted, n);
+}
+
+/* Group, locked_until: who of a group is in work. It costs a FIFO table its HOT updates, but a group gives one row at a time, and without it
+ * every claim reads all rows of the groups that it looks at. */
+static bool is_lease_index(const struct inspection *in, const struct hf__index *index)
+{
+    return in->table->fifo && index->n_columns >= 2 && same_name(in, index->columns[0], in->table->column[HF__ROLE_GROUP]) &&
+           same_name(in, index->columns[1], in->table->column[HF__ROLE_LOCKED_UNTIL]);
+}
+
+static hf_status check_lease_index(struct inspection *in)
+{
+    if (!in->table->fifo || in->kind != HF__LEASE)
+        return HF_OK;
+    for (size_t i = 0; i < in->relation.n_indexes; i++)
+        if (is_lease_index(in, &in->relation.indexes[i]))
+            return HF_OK;
+    const char *group = in->table->column[HF__ROLE_GROUP], *lease = in->table->column[HF__ROLE_LOCKED_UNTIL];
+    bool partial = in->dialect->partial_index;
+    return ADVICE(in, "table %s: no index tells which rows of a group are in work; create one on (%s, %s)%s%s%s: without one every claim "
+                      "reads all rows of the groups that it looks at",
+                  in->table->display, group, lease, partial ? " WHERE " : "", partial ? lease : "", partial ? " IS NOT NULL" : "");
 }
 
 /* An index on a column that every claim and renewal changes makes each of them write all indexes (PostgreSQL: no HOT update). */
@@ -345,7 +379,7 @@ static hf_status check_lease_columns_indexed(struct inspection *in)
     if (in->conn->server.database != HF__POSTGRES || in->kind == HF__ROW_LOCK)
         return HF_OK;
     for (size_t i = 0; i < in->relation.n_indexes; i++)
-        for (size_t c = 0; c < in->relation.indexes[i].n_columns; c++) {
+        for (size_t c = 0; !is_lease_index(in, &in->relation.indexes[i]) && c < in->relation.indexes[i].n_columns; c++) {
             const char *column = in->relation.indexes[i].columns[c];
             if (!same_name(in, column, in->table->column[HF__ROLE_LOCKED_UNTIL]) &&
                 !same_name(in, column, in->table->column[HF__ROLE_ATTEMPT]))
@@ -447,6 +481,8 @@ static hf_status check_table(struct inspection *in)
         status = check_unique_id(in);
     if (status == HF_OK)
         status = check_claim_order(in);
+    if (status == HF_OK)
+        status = check_lease_index(in);
     if (status == HF_OK)
         status = check_lease_columns_indexed(in);
     if (status == HF_OK)

@@ -1,10 +1,10 @@
 #include "strategies/inspect_dead_letter.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "strategies/column.h"
 #include "strategies/dialect.h"
 
 struct inspection {
@@ -22,58 +22,11 @@ struct inspection {
 
 /* ---- a group ---- */
 
-static bool is_integer(const char *text, const struct hf__column *column)
-{
-    unsigned bits = column->bits > 0 && column->bits < 64 ? column->bits : 64;
-    char *end;
-    const char *digits = *text == '-' || *text == '+' ? text + 1 : text;
-    if (!isdigit((unsigned char)*digits))
-        return false;
-    if (column->is_unsigned) {
-        struct hf__value value = hf__text(text);
-        int64_t number;
-        if (!hf__value_int(&value, &number)) /* past 63 bits */
-            return bits == 64 && *text != '-' && strtoull(text, &end, 10) > INT64_MAX && *end == '\0' && strlen(digits) < 20 + 1;
-        return number >= 0 && (bits == 64 || number < (int64_t)1 << bits);
-    }
-    struct hf__value value = hf__text(text);
-    int64_t number, most = bits == 64 ? INT64_MAX : ((int64_t)1 << (bits - 1)) - 1;
-    return hf__value_int(&value, &number) && number <= most && number >= -most - 1;
-}
-
-static bool is_uuid(const char *text)
-{
-    size_t digits = 0;
-    for (; *text; text++) {
-        if (*text != '-' && !isxdigit((unsigned char)*text))
-            return false;
-        digits += *text != '-';
-    }
-    return digits == 32;
-}
-
-static size_t characters(const char *text)
-{
-    size_t n = 0;
-    for (; *text; text++)
-        n += ((unsigned char)*text & 0xc0) != 0x80;
-    return n;
-}
-
-static bool can_hold(const struct hf__column *column, const char *group)
-{
-    if (column->kind == HF__COLUMN_INTEGER)
-        return is_integer(group, column);
-    if (column->kind == HF__COLUMN_UUID)
-        return is_uuid(group);
-    return column->max_chars == 0 || characters(group) <= column->max_chars;
-}
-
 static hf_status check_group(struct inspection *in)
 {
     const char *name = in->table->column[HF__ROLE_GROUP], *group = in->table->dead_group;
     const struct hf__column *column = hf__relation_column(in->from, name, in->any_case);
-    if (!column || can_hold(column, group))
+    if (!column || hf__column_holds(column, group))
         return HF_OK; /* a missing column is reported elsewhere */
     return FAULT(in, "table %s: \"dead_letter.group\" is \"%s\", which column \"%s\" (\"group\") of type %s cannot hold; name another group",
                  in->table->display, group, name, column->type);

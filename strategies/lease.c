@@ -85,12 +85,19 @@ static hf_status write_leases(struct hf__plan *plan, struct hf__conn *conn, stru
     return status;
 }
 
-static hf_status claim_in_two(struct hf__plan *plan, struct hf__conn *conn, struct hf__args *args, struct hf__rows *found,
-                              struct hf__deadline deadline, hf_error *err)
+static hf_status run_claim(struct hf__plan *plan, struct hf__conn *conn, const struct hf__claim *ask, struct hf__args *args,
+                           struct hf__rows *found, struct hf__deadline deadline, hf_error *err)
+{
+    const struct hf__rendered *statement = hf__busy_variant(plan, ask, &plan->sql.claim, plan->sql.claim_busy, 1);
+    return hf__run_claim(plan, conn, ask, statement, args, found, deadline, err);
+}
+
+static hf_status claim_in_two(struct hf__plan *plan, struct hf__conn *conn, const struct hf__claim *ask, struct hf__args *args,
+                              struct hf__rows *found, struct hf__deadline deadline, hf_error *err)
 {
     hf_status status = begin(plan, conn, deadline, err);
     if (status == HF_OK)
-        status = hf__sql_run(conn, &plan->sql.claim, args, found, deadline, err);
+        status = run_claim(plan, conn, ask, args, found, deadline, err);
     if (status == HF_OK && found->count > 0)
         status = write_leases(plan, conn, args, found, deadline, err);
     if (status == HF_OK && found->count > 0)
@@ -112,7 +119,7 @@ static hf_status claim_any(struct hf__plan *plan, struct hf__conn *conn, const s
     args.one[HF__P_LIMIT] = hf__int((int64_t)ask->limit);
     args.one[HF__P_EXPIRY] = hf__time_us(expiry_us);
     hf_status status =
-        one ? hf__sql_run(conn, &plan->sql.claim, &args, &found, deadline, err) : claim_in_two(plan, conn, &args, &found, deadline, err);
+        one ? run_claim(plan, conn, ask, &args, &found, deadline, err) : claim_in_two(plan, conn, ask, &args, &found, deadline, err);
     if (status == HF_OK && found.count > ask->limit)
         status = hf__fail(err, HF_DATABASE, "table %s: %zu rows were to be claimed and %zu were; the id column is not unique",
                           plan->table->display, ask->limit, found.count);

@@ -230,39 +230,7 @@ void hf__args_row(const struct hf__plan *plan, struct hf__args *args, const stru
     args->one[HF__P_STORED] = hf__int(hf__stored_attempt(plan, row));
 }
 
-/* ---- counts ---- */
-
-static hf_status count(struct hf__plan *plan, struct hf__conn *conn, const struct hf__rendered *statement, int64_t now_us,
-                       struct hf__rows *rows, struct hf__deadline deadline, int64_t *out, hf_error *err)
-{
-    if (!statement->text)
-        return HF_OK;
-    struct hf__args args;
-    hf__plan_args(plan, &args, now_us);
-    hf_status status = hf__sql_run(conn, statement, &args, rows, deadline, err);
-    if (status == HF_OK && rows->count == 1)
-        (void)hf__value_int(hf__cell(rows, 0, 0), out);
-    return status;
-}
-
-hf_status hf__plan_count(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, struct hf__counts *out, hf_error *err)
-{
-    struct hf__rows rows;
-    int64_t now_us = hf__clock_now_us(plan->clock), oldest_us;
-    hf__rows_init(&rows);
-    *out = (struct hf__counts){.in_work = HF__HAS(plan, LOCKED_UNTIL) ? 0 : -1, .oldest_due_seconds = HF__HAS(plan, RETRY_AFTER) ? 0 : -1};
-    hf_status status = count(plan, conn, &plan->sql.count_due, now_us, &rows, deadline, &out->due, err);
-    if (status == HF_OK && rows.count == 1 && hf__value_time(hf__cell(&rows, 0, 1), &oldest_us) && oldest_us < now_us)
-        out->oldest_due_seconds = (double)(now_us - oldest_us) / 1e6;
-    if (status == HF_OK)
-        status = count(plan, conn, &plan->sql.count_delayed, now_us, &rows, deadline, &out->delayed, err);
-    if (status == HF_OK)
-        status = count(plan, conn, &plan->sql.count_leased, now_us, &rows, deadline, &out->in_work, err);
-    if (status == HF_OK)
-        status = count(plan, conn, &plan->sql.count_processed, now_us, &rows, deadline, &out->processed, err);
-    hf__rows_free(&rows);
-    return status;
-}
+/* ---- looking ---- */
 
 hf_status hf__plan_pending(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, bool *pending, hf_error *err)
 {

@@ -15,9 +15,14 @@ struct hf__fifo;
 #define HF__LIST_MAX ((size_t)1 << (HF__LISTS - 1))
 size_t hf__list_for(size_t n); /* the smallest list that holds n, n <= HF__LIST_MAX */
 
+/* A claim on a table with partition keys comes in variants that leave out those in work: for lists of up to so many lengths. */
+#define HF__BUSY_LISTS 3
+
 struct hf__statements {
     struct hf__rendered claim;                     /* row lock and lease */
+    struct hf__rendered claim_busy[HF__BUSY_LISTS];
     struct hf__rendered candidates[HF__LISTS + 1]; /* advisory: [0] nothing excluded, [k + 1] a list of 2^k keys */
+    struct hf__rendered candidates_busy[HF__BUSY_LISTS * (HF__LISTS + 1)];
     struct hf__rendered take, taken;               /* advisory: count the attempt; read the row */
     struct hf__rendered try_lock, unlock;
     struct hf__rendered keyless;
@@ -32,7 +37,7 @@ struct hf__statements {
     struct hf__rendered ack_list[HF__LISTS], lease_list[HF__LISTS], renew_list[HF__LISTS];
     struct hf__rendered heads, guard, clear, take_head; /* FIFO: candidates; of one group, or of many at once */
     struct hf__rendered pending_heads;
-    struct hf__rendered pending, count_due, count_delayed, count_leased, count_processed;
+    struct hf__rendered pending;
 };
 
 struct hf__plan {
@@ -62,13 +67,15 @@ struct hf__plan {
 void hf__put_table(struct hf__sql *sql, const struct hf__plan *plan);
 /* " WHERE " the first time, " AND " after it. */
 void hf__put_and(struct hf__sql *sql, bool *any);
-/* The conditions that make a row claimable now: unfinished, of our groups, due, its lease ended, its key rendering. */
+/* The conditions that make a row claimable now: unfinished, of our groups, due, its lease ended, its key rendering, its partition key
+ * not in work (where sql->busy says so). */
 void hf__put_claimable(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
 void hf__put_unfinished(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
 void hf__put_groups(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
 /* The same; on a FIFO table rows without a group, because those with one are claimed by their heads (fifo.h). */
 void hf__put_claimed_groups(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
 void hf__put_due(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
+void hf__put_unleased(struct hf__sql *sql, const struct hf__plan *plan, bool *any); /* no lease, or one that has ended */
 /* The time of every comparison, by the clock that the description names; and that of a row that is put back with a delay. */
 void hf__put_now(struct hf__sql *sql, const struct hf__plan *plan);
 void hf__put_later(struct hf__sql *sql, const struct hf__plan *plan);
@@ -92,6 +99,19 @@ void hf__put_lease(struct hf__sql *sql, const struct hf__plan *plan);
 void hf__put_ack_set(struct hf__sql *sql, const struct hf__plan *plan); /* " SET processed_at = ..." */
 /* What an ack does to a row, up to its WHERE: DELETE FROM .. or UPDATE .. SET .. ; alias may be NULL. */
 void hf__put_ack(struct hf__sql *sql, const struct hf__plan *plan, const char *alias);
+
+/* ---- partition keys in work (busy.c) ---- */
+/* How many keys the variant for the list has room for (one array counts as 1); 0: there is no such variant. */
+size_t hf__busy_room(const struct hf__plan *plan, size_t list);
+/* " AND (the row has no partition key OR its key is none of those)", if sql->busy. */
+void hf__put_free_keys(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
+/* The statement for what is asked: the plain one, or one of the variants, which are step apart. */
+const struct hf__rendered *hf__busy_variant(const struct hf__plan *plan, const struct hf__claim *ask, const struct hf__rendered *plain,
+                                            const struct hf__rendered *variants, size_t step);
+/* Runs the variant, with the keys added to the arguments. */
+HF_CHECKED hf_status hf__run_claim(const struct hf__plan *plan, struct hf__conn *conn, const struct hf__claim *ask,
+                                   const struct hf__rendered *variant, struct hf__args *args, struct hf__rows *rows,
+                                   struct hf__deadline deadline, hf_error *err);
 
 HF_CHECKED hf_status hf__render_all(struct hf__plan *plan, hf_error *err);
 void hf__statements_free(struct hf__statements *statements);

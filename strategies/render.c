@@ -4,6 +4,7 @@
 
 #include "strategies/dead_letter.h"
 #include "strategies/fifo.h"
+#include "strategies/order_index.h"
 #include "strategies/plan.h"
 
 size_t hf__list_for(size_t n)
@@ -156,22 +157,62 @@ static hf_status render_changes(struct hf__plan *plan, hf_error *err)
     return status;
 }
 
+static void put_index(struct hf__sql *sql, const struct hf__index *index)
+{
+    hf__sql_put(sql, " FORCE INDEX (");
+    hf__sql_name(sql, index->name);
+    hf__sql_put(sql, ")");
+}
+
+/* A locking read that sorts locks every row that it sorts, and in a small table the optimizer would rather sort. Where only some groups
+ * are read, rows of others may stand in front in the order of all; a lease's claim, whose locks last a moment, need not walk over them. */
+static void put_in_order(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    bool one_group = plan->n_groups == 1 || plan->table->fifo;
+    if (!plan->dialect->locking_read)
+        return;
+    const struct hf__index *index = one_group ? hf__order_index(plan->table, plan->dialect, &plan->relation, true) : NULL;
+    if (!index && (plan->n_groups == 0 || plan->strategy->kind == HF__ROW_LOCK))
+        index = hf__order_index(plan->table, plan->dialect, &plan->relation, false);
+    if (index)
+        put_index(sql, index);
+}
+
 /* The claim of a row lock, and of a lease where the database cannot update and return in one statement. */
-static hf_status render_locking_claim(struct hf__plan *plan, hf_error *err)
+static void put_locking_claim(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    bool any = false;
+    hf__sql_put(sql, "SELECT ");
+    hf__put_columns(sql, plan);
+    hf__sql_put(sql, " FROM ");
+    hf__put_table(sql, plan);
+    put_in_order(sql, plan);
+    hf__put_claimable(sql, plan, &any);
+    hf__put_order(sql, plan);
+    hf__sql_put(sql, " LIMIT ");
+    hf__sql_bind(sql, HF__P_LIMIT);
+    hf__sql_put(sql, plan->table->no_key_update ? " FOR NO KEY UPDATE SKIP LOCKED" : " FOR UPDATE SKIP LOCKED");
+}
+
+static hf_status render_claim(struct hf__plan *plan, size_t busy, struct hf__rendered *out, hf_error *err)
 {
     struct hf__sql sql;
-    bool any = false;
+    bool lease = plan->strategy->kind == HF__LEASE && plan->dialect->lease_claim;
     begin(&sql, plan);
-    hf__sql_put(&sql, "SELECT ");
-    hf__put_columns(&sql, plan);
-    hf__sql_put(&sql, " FROM ");
-    hf__put_table(&sql, plan);
-    hf__put_claimable(&sql, plan, &any);
-    hf__put_order(&sql, plan);
-    hf__sql_put(&sql, " LIMIT ");
-    hf__sql_bind(&sql, HF__P_LIMIT);
-    hf__sql_put(&sql, plan->table->no_key_update ? " FOR NO KEY UPDATE SKIP LOCKED" : " FOR UPDATE SKIP LOCKED");
-    return keep(&sql, &plan->sql.claim, err);
+    sql.busy = busy;
+    if (lease)
+        plan->dialect->lease_claim(&sql, plan);
+    else
+        put_locking_claim(&sql, plan);
+    return keep(&sql, out, err);
+}
+
+static hf_status render_claims(struct hf__plan *plan, hf_error *err)
+{
+    hf_status status = render_claim(plan, 0, &plan->sql.claim, err);
+    for (size_t i = 0; status == HF_OK && hf__busy_room(plan, i) > 0; i++)
+        status = render_claim(plan, hf__busy_room(plan, i), &plan->sql.claim_busy[i], err);
+    return status;
 }
 
 static void put_id_list(struct hf__sql *sql, const struct hf__plan *plan, size_t n)
@@ -190,9 +231,7 @@ static void put_by_id(struct hf__sql *sql, const struct hf__plan *plan)
         const struct hf__index *index = &plan->relation.indexes[i];
         if (!index->unique || index->n_columns != 1 || !index->columns[0] || strcasecmp(index->columns[0], HF__COLUMN(plan, ID)) != 0)
             continue;
-        hf__sql_put(sql, " FORCE INDEX (");
-        hf__sql_name(sql, index->name);
-        hf__sql_put(sql, ")");
+        put_index(sql, index);
         return;
     }
 }
@@ -336,8 +375,7 @@ static hf_status render_by(struct hf__plan *plan, void (*put)(struct hf__sql *, 
 static hf_status render_lease(struct hf__plan *plan, hf_error *err)
 {
     const struct hf__dialect *dialect = plan->dialect;
-    hf_status status =
-        dialect->lease_claim ? render_by(plan, dialect->lease_claim, &plan->sql.claim, err) : render_locking_claim(plan, err);
+    hf_status status = render_claims(plan, err);
     if (status == HF_OK)
         status = render_renew_one(plan, err);
     if (status == HF_OK && dialect->ack_set)
@@ -349,11 +387,12 @@ static hf_status render_lease(struct hf__plan *plan, hf_error *err)
     return status;
 }
 
-static hf_status render_candidates(struct hf__plan *plan, size_t excluded, struct hf__rendered *out, hf_error *err)
+static hf_status render_candidates(struct hf__plan *plan, size_t excluded, size_t busy, struct hf__rendered *out, hf_error *err)
 {
     struct hf__sql sql;
     bool any = false;
     begin(&sql, plan);
+    sql.busy = busy;
     hf__sql_put(&sql, "SELECT ");
     hf__sql_name(&sql, HF__COLUMN(plan, ID));
     hf__sql_put(&sql, ", ");
@@ -378,6 +417,14 @@ static hf_status render_candidates(struct hf__plan *plan, size_t excluded, struc
     hf__sql_put(&sql, " OFFSET ");
     hf__sql_bind(&sql, HF__P_OFFSET);
     return keep(&sql, out, err);
+}
+
+static hf_status render_candidate_lists(struct hf__plan *plan, size_t busy, struct hf__rendered *out, hf_error *err)
+{
+    hf_status status = render_candidates(plan, 0, busy, &out[0], err);
+    for (size_t k = 0; status == HF_OK && k < HF__LISTS; k++)
+        status = render_candidates(plan, (size_t)1 << k, busy, &out[k + 1], err);
+    return status;
 }
 
 /* The row with this id, if it is still claimable, still renders this key and still has the attempt that the candidate showed. */
@@ -478,9 +525,9 @@ static hf_status render_advisory(struct hf__plan *plan, hf_error *err)
 {
     const struct hf__dialect *dialect = plan->dialect;
     bool folded = dialect->folded_try_lock && !plan->server.mariadb;
-    hf_status status = render_candidates(plan, 0, &plan->sql.candidates[0], err);
-    for (size_t k = 0; status == HF_OK && k < HF__LISTS; k++)
-        status = render_candidates(plan, (size_t)1 << k, &plan->sql.candidates[k + 1], err);
+    hf_status status = render_candidate_lists(plan, 0, plan->sql.candidates, err);
+    for (size_t i = 0; status == HF_OK && hf__busy_room(plan, i) > 0; i++)
+        status = render_candidate_lists(plan, hf__busy_room(plan, i), &plan->sql.candidates_busy[i * (HF__LISTS + 1)], err);
     if (status == HF_OK)
         status = render_take(plan, err);
     if (status == HF_OK)
@@ -515,75 +562,10 @@ static hf_status render_pending(struct hf__plan *plan, hf_error *err)
     return keep(&sql, &plan->sql.pending, err);
 }
 
-enum counted { COUNT_DUE, COUNT_DELAYED, COUNT_LEASED, COUNT_PROCESSED };
-
-static void put_after_now(struct hf__sql *sql, const struct hf__plan *plan, const char *column, bool *any)
-{
-    hf__put_and(sql, any);
-    hf__sql_name(sql, column);
-    hf__sql_put(sql, " > ");
-    hf__put_now(sql, plan);
-}
-
-static hf_status render_count(struct hf__plan *plan, enum counted what, struct hf__rendered *out, hf_error *err)
-{
-    struct hf__sql sql;
-    bool any = false;
-    begin(&sql, plan);
-    hf__sql_put(&sql, "SELECT COUNT(*), ");
-    if (what == COUNT_DUE && HF__HAS(plan, RETRY_AFTER)) {
-        hf__sql_put(&sql, "MIN(");
-        hf__sql_name(&sql, HF__COLUMN(plan, RETRY_AFTER));
-        hf__sql_put(&sql, ")");
-    } else {
-        hf__sql_put(&sql, "NULL");
-    }
-    hf__sql_put(&sql, " FROM ");
-    hf__put_table(&sql, plan);
-    hf__put_groups(&sql, plan, &any);
-    if (what == COUNT_PROCESSED) {
-        hf__put_and(&sql, &any);
-        hf__sql_name(&sql, HF__COLUMN(plan, PROCESSED_AT));
-        hf__sql_put(&sql, " IS NOT NULL");
-    } else {
-        hf__put_unfinished(&sql, plan, &any);
-    }
-    if (what == COUNT_DUE)
-        hf__put_due(&sql, plan, &any);
-    if (what == COUNT_DUE && HF__HAS(plan, LOCKED_UNTIL)) {
-        hf__put_and(&sql, &any);
-        hf__sql_put(&sql, "(");
-        hf__sql_name(&sql, HF__COLUMN(plan, LOCKED_UNTIL));
-        hf__sql_put(&sql, " IS NULL OR ");
-        hf__sql_name(&sql, HF__COLUMN(plan, LOCKED_UNTIL));
-        hf__sql_put(&sql, " <= ");
-        hf__sql_bind(&sql, HF__P_NOW);
-        hf__sql_put(&sql, ")");
-    }
-    if (what == COUNT_DELAYED)
-        put_after_now(&sql, plan, HF__COLUMN(plan, RETRY_AFTER), &any);
-    if (what == COUNT_LEASED)
-        put_after_now(&sql, plan, HF__COLUMN(plan, LOCKED_UNTIL), &any);
-    return hf__sql_finish(&sql, false, out, err);
-}
-
-static hf_status render_counts(struct hf__plan *plan, hf_error *err)
-{
-    struct hf__statements *s = &plan->sql;
-    hf_status status = render_count(plan, COUNT_DUE, &s->count_due, err);
-    if (status == HF_OK && HF__HAS(plan, RETRY_AFTER))
-        status = render_count(plan, COUNT_DELAYED, &s->count_delayed, err);
-    if (status == HF_OK && HF__HAS(plan, LOCKED_UNTIL))
-        status = render_count(plan, COUNT_LEASED, &s->count_leased, err);
-    if (status == HF_OK && HF__HAS(plan, PROCESSED_AT))
-        status = render_count(plan, COUNT_PROCESSED, &s->count_processed, err);
-    return status;
-}
-
 hf_status hf__render_all(struct hf__plan *plan, hf_error *err)
 {
     static hf_status (*const own[])(struct hf__plan *, hf_error *) = {
-        [HF__ROW_LOCK] = render_locking_claim, [HF__LEASE] = render_lease, [HF__ADVISORY_LOCK] = render_advisory};
+        [HF__ROW_LOCK] = render_claims, [HF__LEASE] = render_lease, [HF__ADVISORY_LOCK] = render_advisory};
     hf_status status = own[plan->strategy->kind](plan, err);
     if (status == HF_OK)
         status = render_changes(plan, err);
@@ -591,8 +573,6 @@ hf_status hf__render_all(struct hf__plan *plan, hf_error *err)
         status = hf__render_fifo(plan, err);
     if (status == HF_OK)
         status = render_pending(plan, err);
-    if (status == HF_OK)
-        status = render_counts(plan, err);
     return status;
 }
 

@@ -84,6 +84,15 @@ void hf__put_none_leased(struct hf__sql *sql, const struct hf__plan *plan, hf__p
     hf__sql_put(sql, " IS NOT NULL)");
 }
 
+void hf__put_free_head(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    if (!HF__HAS(plan, LOCKED_UNTIL))
+        return;
+    hf__sql_put(sql, " AND ");
+    hf__sql_name(sql, HF__COLUMN(plan, LOCKED_UNTIL));
+    hf__sql_put(sql, " IS NULL");
+}
+
 void hf__put_takeable_head(struct hf__sql *sql, const struct hf__plan *plan)
 {
     bool any = true;
@@ -97,6 +106,7 @@ void hf__put_takeable_head(struct hf__sql *sql, const struct hf__plan *plan)
     hf__put_bound_group(sql, plan);
     hf__put_unfinished(sql, plan, &any);
     hf__put_due(sql, plan, &any);
+    hf__put_free_head(sql, plan);
     hf__put_none_leased(sql, plan, hf__put_bound_group);
 }
 

@@ -31,7 +31,8 @@ static hf_status take_any(struct hf__plan *plan, struct hf__conn *conn, const st
     if (status == HF_OK) {
         hf__plan_args(plan, &args, hf__clock_now_us(plan->clock));
         args.one[HF__P_LIMIT] = hf__int((int64_t)ask->limit);
-        status = hf__sql_run(conn, &plan->sql.claim, &args, &found, deadline, err);
+        const struct hf__rendered *statement = hf__busy_variant(plan, ask, &plan->sql.claim, plan->sql.claim_busy, 1);
+        status = hf__run_claim(plan, conn, ask, statement, &args, &found, deadline, err);
     }
     if (status == HF_OK)
         status = hf__rows_read(plan, &found, 0, rows, err);

@@ -46,6 +46,7 @@ struct hf__sql {
     struct hf__bound *bound;
     size_t n_bound, bound_capacity;
     bool failed; /* memory ran out: finish says so */
+    size_t busy; /* set after begin: leave room for so many partition keys in work (hf__busy_room); 0: none are left out */
 };
 
 /* A finished statement. */

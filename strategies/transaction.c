@@ -51,6 +51,8 @@ hf_status hf__transaction_open(struct hf__plan *plan, struct hf__conn *conn, str
 
 static hf_status gone(const struct hf__plan *plan, struct hf__conn *conn, const hf_error *why, struct hf__deadline deadline, hf_error *err)
 {
+    if (conn->lost)
+        return hf__fail(err, HF_LOST, "table %s: the connection of the delivery's transaction was lost: %s", plan->table->display, why->message);
     (void)roll_back(conn, deadline, NULL);
     conn->retire = true;
     return hf__fail(err, HF_LOST,

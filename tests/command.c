@@ -64,24 +64,29 @@ static const char *special(const char *strategy)
     return " }";
 }
 
-struct hf_test_place hf_test_place(enum hf__database database, const char *strategy)
+struct hf_test_place hf_test_place_with(enum hf__database database, const char *strategy, const char *columns, const char *settings)
 {
     struct hf_test_place place = {
         .database = database, .url = hf_test_url(database), .table = hf_test_scratch("jobs"), .strategy = strategy, .dir = scratch_dir()};
     const char *json =
         hf_test_format("{ \"table\": \"%s\", \"columns\": { \"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\", "
-                       "\"retry_after\": \"retry_after\", \"last_error\": \"last_error\"%s }",
-                       place.table, special(strategy));
+                       "\"retry_after\": \"retry_after\", \"last_error\": \"last_error\"%s%s%s }",
+                       place.table, columns, special(strategy), settings);
     place.description = hf_test_write_file(place.dir, "table.json", json, strlen(json));
     hf_test_expect(hf_test_command(&place, "ddl", "--apply", NULL), 0);
     return place;
 }
 
-struct hf_test_child *hf_test_command_list(const struct hf_test_place *place, const char *name, const char *const *env,
-                                           const char *const *arguments)
+struct hf_test_place hf_test_place(enum hf__database database, const char *strategy)
 {
-    const char *argv[MAX_ARGUMENTS + 1] = {hf_test_program("holdfast"), name, "--db", place->url, "--table", place->description};
-    size_t n = 6;
+    return hf_test_place_with(database, strategy, "", "");
+}
+
+static void fill(const struct hf_test_place *place, const char *name, const char *const *arguments, const char *argv[MAX_ARGUMENTS + 1])
+{
+    const char *const first[] = {hf_test_program("holdfast"), name, "--db", place->url, "--table", place->description};
+    size_t n = sizeof first / sizeof *first;
+    memcpy(argv, first, sizeof first);
     for (; *arguments; arguments++) {
         if (n == MAX_ARGUMENTS) {
             hf_test_fail("more than %d arguments", MAX_ARGUMENTS);
@@ -89,7 +94,23 @@ struct hf_test_child *hf_test_command_list(const struct hf_test_place *place, co
         }
         argv[n++] = *arguments;
     }
+    argv[n] = NULL;
+}
+
+struct hf_test_child *hf_test_command_list(const struct hf_test_place *place, const char *name, const char *const *env,
+                                           const char *const *arguments)
+{
+    const char *argv[MAX_ARGUMENTS + 1];
+    fill(place, name, arguments, argv);
     return hf_test_start(argv, env);
+}
+
+struct hf_test_child *hf_test_command_input_list(const struct hf_test_place *place, const char *name, const void *input, size_t len,
+                                                 const char *const *arguments)
+{
+    const char *argv[MAX_ARGUMENTS + 1];
+    fill(place, name, arguments, argv);
+    return hf_test_start_with_input(argv, NULL, input, len);
 }
 
 static const char *expect(struct hf_test_child *child, int code, const char *(*which)(struct hf_test_child *))
@@ -112,4 +133,25 @@ const char *hf_test_expect(struct hf_test_child *child, int code)
 const char *hf_test_expect_error(struct hf_test_child *child, int code)
 {
     return expect(child, code, hf_test_stderr);
+}
+
+void hf_test_must_contain(const char *text, const char *part)
+{
+    if (!strstr(text, part)) {
+        hf_test_fail("\"%s\" does not contain \"%s\"", text, part);
+    }
+}
+
+void hf_test_must_not_contain(const char *text, const char *part)
+{
+    if (strstr(text, part)) {
+        hf_test_fail("\"%s\" contains \"%s\"", text, part);
+    }
+}
+
+void hf_test_must_be(const char *text, const char *wanted)
+{
+    if (!text || strcmp(text, wanted) != 0) {
+        hf_test_fail("\"%s\", not \"%s\"", text ? text : "(null)", wanted);
+    }
 }

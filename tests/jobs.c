@@ -6,6 +6,8 @@
 
 #include "pool/deadline.h"
 
+#define AT_ONCE ((size_t)1000)
+
 const struct hf_test_kind hf_test_kinds[] = {
     {HF__SQLITE, HF_LEASE},           {HF__SQLITE, HF_ADVISORY_LOCK}, {HF__POSTGRES, HF_ROW_LOCK}, {HF__POSTGRES, HF_LEASE},
     {HF__POSTGRES, HF_ADVISORY_LOCK}, {HF__MYSQL, HF_ROW_LOCK},       {HF__MYSQL, HF_LEASE},       {HF__MYSQL, HF_ADVISORY_LOCK},
@@ -36,20 +38,6 @@ static const char *description(const struct hf_test_jobs *jobs, int lease_second
                           text(shape.settings), dead);
 }
 
-/* The columns that dead letters take with them, and those of the shape; a strategy's own stay behind. */
-static void create_dead_table(struct hf_test_jobs *jobs, hf_runtime *runtime, struct hf_test_shape shape)
-{
-    hf_error err = {.status = HF_OK};
-    hf_table *table = NULL;
-    /* SQLite makes no table for a row lock, so it gets a lease that nobody takes. */
-    const char *lease = jobs->kind.database == HF__SQLITE ? ", \"locked_until\": \"locked_until\"" : "";
-    const char *json =
-        hf_test_format("{ \"table\": \"%s_dead\", \"columns\": { " COLUMNS "%s%s } }", jobs->name, lease, text(shape.columns));
-    HF_TEST_OK(hf_table_parse(json, strlen(json), &table, &err), &err);
-    HF_TEST_OK(hf_table_create(runtime, table, &err), &err);
-    hf_table_free(table);
-}
-
 void hf_test_jobs_open(struct hf_test_jobs *jobs, struct hf_test_kind kind, int lease_seconds)
 {
     hf_test_jobs_open_shape(jobs, kind, lease_seconds, (struct hf_test_shape){.n_keys = 0});
@@ -71,9 +59,6 @@ void hf_test_jobs_open_shape(struct hf_test_jobs *jobs, struct hf_test_kind kind
     HF_TEST_OK(hf_table_parse(jobs->json, strlen(jobs->json), &jobs->table, &err), &err);
     hf_runtime *runtime = hf_test_jobs_runtime(jobs, NULL);
     HF_TEST_OK(hf_table_create(runtime, jobs->table, &err), &err);
-    if (shape.dead_table) {
-        create_dead_table(jobs, runtime, shape);
-    }
     HF_TEST_OK(hf_runtime_close(runtime), NULL);
 }
 
@@ -149,7 +134,9 @@ void hf_test_jobs_add_groups(struct hf_test_jobs *jobs, hf_runtime *runtime, siz
         list[i] = (hf_job)HF_JOB_INIT;
         list[i].group = hf_test_format("g%zu", i % groups + 1);
     }
-    HF_TEST_OK(hf_enqueue(runtime, jobs->table, list, n, NULL, &err), &err);
+    for (size_t i = 0; i < n; i += AT_ONCE) { /* workers may wait for what it locks */
+        HF_TEST_OK(hf_enqueue(runtime, jobs->table, list + i, n - i < AT_ONCE ? n - i : AT_ONCE, NULL, &err), &err);
+    }
     free(list);
 }
 
@@ -260,5 +247,7 @@ static bool enough_runs(void *arg)
 void hf_test_wait_for_runs(struct hf_test_jobs *jobs, size_t n)
 {
     struct enough enough = {jobs, n};
-    CU_ASSERT_FATAL(hf_test_wait_until(enough_runs, &enough, 10000));
+    if (!hf_test_wait_until(enough_runs, &enough, 30000)) {
+        hf_test_fail("%s: %zu runs, not %zu; log: %s", hf_test_jobs_place(jobs), hf_test_n_runs(jobs), n, jobs->log ? jobs->log : "");
+    }
 }

@@ -47,21 +47,33 @@ void hf_test_jobs_open_shape(struct hf_test_jobs *jobs, struct hf_test_kind kind
 void hf_test_jobs_close(struct hf_test_jobs *jobs);
 /* A runtime that logs into jobs->log. options may be NULL. */
 hf_runtime *hf_test_jobs_runtime(struct hf_test_jobs *jobs, const hf_runtime_options *options);
+const char *hf_test_jobs_place(const struct hf_test_jobs *jobs); /* "PostgreSQL, lease": for messages */
 /* n rows with ids 1 to n (on an empty table), payload "job ID". */
 void hf_test_jobs_add(struct hf_test_jobs *jobs, hf_runtime *runtime, size_t n);
 /* n rows more, in turn of the groups g1, g2, ..: with so many groups. */
 void hf_test_jobs_add_groups(struct hf_test_jobs *jobs, hf_runtime *runtime, size_t n, size_t groups);
+/* n rows more that are all like this one. */
+void hf_test_jobs_put(struct hf_test_jobs *jobs, hf_job like, size_t n);
 int64_t hf_test_jobs_count(const struct hf_test_jobs *jobs, const char *where);
 
 /* For handlers: notes that a delivery begins, and that it ends. */
 size_t hf_test_run_begin(struct hf_test_jobs *jobs, const hf_delivery *delivery);
 void hf_test_run_end(struct hf_test_jobs *jobs, size_t run);
 
+/* A runtime with one subscription, started. */
+hf_runtime *hf_test_jobs_start(struct hf_test_jobs *jobs, size_t workers, hf_handler handler, void *ctx);
+/* Stops and closes it: no connection is left, nor was there ever one beyond the cost model, and no two runs of one row overlap. */
+void hf_test_jobs_stop(struct hf_test_jobs *jobs, hf_runtime *runtime);
+/* Waits until nothing is left to do, stops it, and fails if the table is not empty. */
+void hf_test_jobs_finish(struct hf_test_jobs *jobs, hf_runtime *runtime);
+
 /* After the runs: no two runs of one row overlap. */
 void hf_test_no_overlap(struct hf_test_jobs *jobs);
+/* The runs in the order of their beginnings. */
+void hf_test_sort_runs(struct hf_test_jobs *jobs);
 size_t hf_test_runs_of(struct hf_test_jobs *jobs, int64_t id);
 size_t hf_test_n_runs(struct hf_test_jobs *jobs);
-void hf_test_wait_for_runs(struct hf_test_jobs *jobs, size_t n); /* that began; fails after 10 s */
+void hf_test_wait_for_runs(struct hf_test_jobs *jobs, size_t n); /* that began; fails after 30 s */
 /* The value of a number of hf_stats; fails when there is none. */
 double hf_test_stat(hf_runtime *runtime, const char *name);
 bool hf_test_logged(struct hf_test_jobs *jobs, const char *text);

@@ -21,7 +21,8 @@ printf 'cd "$HERE"\nset -x\n' | cat "$work/install.sh" - "$work/run.sh" >"$work/
 export HERE="$work/here"
 sh -eu "$work/all.sh" >"$work/output" 2>&1 || { cat "$work/output"; exit 1; }
 for wanted in 'job 1, attempt 1: mail to ada@example.org' 'job 2, attempt 1: mail to grace@example.org' 'mail to alan@example.org' \
-    'CREATE TABLE "mail_jobs"' 'strategy: lease' 'due  *3'; do
+    'CREATE TABLE "mail_jobs"' 'strategy: lease' 'due  *3' '"delayed": 1' 'ada: third, attempt 1' 'ada: broken, attempt 2' 'dead  *1' \
+    'in the till: 1250' 'a batch of [0-9]'; do
     grep -q "$wanted" "$work/output" || { cat "$work/output"; echo "the README's commands did not print: $wanted"; exit 1; }
 done
 

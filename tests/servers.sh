@@ -214,7 +214,7 @@ own_options() { # what only one of the two servers knows
     if is_mariadb; then
         echo --plugin-load-add=metadata_lock_info --plugin-maturity=unknown
     else
-        echo --mysqlx=OFF --secure-file-priv=NULL
+        echo --mysqlx=OFF --secure-file-priv=NULL --log-bin-trust-function-creators=1
     fi
 }
 

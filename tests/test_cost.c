@@ -45,8 +45,12 @@ static void transactional(void)
     } cases[] = {
         {HF__ROW_LOCK, HF__POSTGRES, 11, 1},
         {HF__ADVISORY_LOCK, HF__MYSQL, 11, 1},
+        {HF__ROW_LOCK, HF__MYSQL, 11, 1},
+        {HF__ADVISORY_LOCK, HF__POSTGRES, 11, 1},
         {HF__ADVISORY_LOCK, HF__SQLITE, 13, 1},
         {HF__LEASE, HF__POSTGRES, 14, 2}, /* a renewal has to get through beside it */
+        {HF__LEASE, HF__MYSQL, 14, 2},
+        {HF__LEASE, HF__SQLITE, 14, 2},
     };
     for (size_t i = 0; i < LENGTH(cases); i++) {
         struct hf__cost_input input = {.kind = cases[i].kind, .database = cases[i].database, .workers = 10, .transactional = true};
@@ -55,7 +59,41 @@ static void transactional(void)
         CU_ASSERT_EQUAL(cost.held, 10);
         CU_ASSERT_EQUAL(cost.pool_size, cases[i].pool_size_for_10);
         CU_ASSERT_EQUAL(cost.minimum, cases[i].minimum);
+        input.handler_connections = 2;
+        cost = hf__cost_of(&input);
+        CU_ASSERT_EQUAL(cost.handler, 20);
+        CU_ASSERT_EQUAL(cost.pool_size, cases[i].pool_size_for_10 + 20);
+        CU_ASSERT_EQUAL(cost.minimum, cases[i].minimum + 2);
     }
+}
+
+/* Row lock: one for the whole batch. Lease: none. Advisory lock: one for each row, as far as the pool goes. */
+static void batches(void)
+{
+    static const struct {
+        enum hf__strategy_kind kind;
+        enum hf__database database;
+        size_t held, pool_size, extra, extra_of_less;
+    } cases[] = {
+        {HF__ROW_LOCK, HF__POSTGRES, 5, 6, 0, 0},
+        {HF__LEASE, HF__POSTGRES, 0, 4, 0, 0},
+        {HF__ADVISORY_LOCK, HF__MYSQL, 40, 41, 35, 34},
+        {HF__ADVISORY_LOCK, HF__SQLITE, 0, 3, 0, 0},
+    };
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct hf__cost_input input = {.kind = cases[i].kind, .database = cases[i].database, .workers = 5, .batch = 8};
+        struct hf__cost cost = hf__cost_of(&input);
+        CU_ASSERT_EQUAL(cost.held, cases[i].held);
+        CU_ASSERT_EQUAL(cost.pool_size, cases[i].pool_size);
+        CU_ASSERT_EQUAL(cost.minimum, 1);
+        CU_ASSERT_EQUAL(hf__cost_extra_within(&input, cost.pool_size), cases[i].extra);
+        CU_ASSERT_EQUAL(hf__cost_extra_within(&input, cost.pool_size - 1), cases[i].extra_of_less);
+        CU_ASSERT_EQUAL(hf__cost_extra_within(&input, 1), 0);
+    }
+    struct hf__cost_input shrinking = {.kind = HF__ADVISORY_LOCK, .workers = 5, .batch = 8, .handler_connections = 1};
+    CU_ASSERT_EQUAL(hf__cost_workers_within(&shrinking, 11), 5); /* 5 rows, 5 of the handlers', 1 spare */
+    CU_ASSERT_EQUAL(hf__cost_extra_within(&shrinking, 11), 0);
+    CU_ASSERT_EQUAL(hf__cost_extra_within(&shrinking, 12), 1); /* never what the handlers have declared */
 }
 
 static void handlers_and_listening(void)
@@ -116,8 +154,10 @@ static void check_combination(const struct hf__cost_input *input)
     CU_ASSERT_EQUAL(cost.pool_size, cost.held + cost.handler + others);
     CU_ASSERT_TRUE(cost.minimum >= 1 && cost.minimum <= cost.pool_size);
     CU_ASSERT_EQUAL(hf__cost_workers_within(input, cost.pool_size), input->workers);
+    size_t extra = hf__cost_extra_within(input, cost.pool_size);
+    CU_ASSERT_EQUAL(cost.held, cost.held_per_delivery * input->workers + extra);
     if (kept > 0 && input->workers > 1) {
-        CU_ASSERT_EQUAL(hf__cost_workers_within(input, cost.pool_size - 1), input->workers - 1);
+        CU_ASSERT_EQUAL(hf__cost_workers_within(input, cost.pool_size - 1 - extra), input->workers - 1);
     }
     size_t before = 1;
     for (size_t size = 1; size <= cost.pool_size + 2; size++) {
@@ -138,7 +178,7 @@ static unsigned digit(unsigned *rest, unsigned base)
 
 static void combinations(void)
 {
-    for (unsigned i = 0; i < 3 * 3 * 4 * 3 * 2 * 2; i++) {
+    for (unsigned i = 0; i < 3 * 3 * 4 * 3 * 2 * 2 * 3; i++) {
         unsigned rest = i;
         struct hf__cost_input input = {0};
         input.kind = (enum hf__strategy_kind)digit(&rest, 3);
@@ -147,6 +187,7 @@ static void combinations(void)
         input.handler_connections = digit(&rest, 3);
         input.transactional = digit(&rest, 2) == 1;
         input.listens = digit(&rest, 2) == 1;
+        input.batch = digit(&rest, 3);
         check_combination(&input);
     }
 }
@@ -157,6 +198,8 @@ static void never_wraps(void)
     struct hf__cost cost = hf__cost_of(&input);
     CU_ASSERT_EQUAL(cost.pool_size, SIZE_MAX);
     CU_ASSERT_EQUAL(cost.handler, SIZE_MAX);
+    struct hf__cost_input many = {.kind = HF__ADVISORY_LOCK, .workers = 2, .batch = SIZE_MAX};
+    CU_ASSERT_EQUAL(hf__cost_of(&many).pool_size, SIZE_MAX);
     CU_ASSERT_EQUAL(hf__cost_workers_within(&input, 4), 1);
 }
 
@@ -165,6 +208,7 @@ int main(int argc, char **argv)
     CU_TestInfo tests[] = {
         {"the_table", the_table},
         {"transactional", transactional},
+        {"batches", batches},
         {"handlers_and_listening", handlers_and_listening},
         {"workers_within", workers_within},
         {"combinations", combinations},

@@ -334,6 +334,195 @@ static void test_together(void)
     for_each(check_together);
 }
 
+/* ---- counts ---- */
+
+static void check_counts(const struct scene *scene)
+{
+    struct hf_test_bed bed;
+    struct hf__row *row;
+    struct hf__counts counts;
+    struct hf__group_counts *groups;
+    size_t n;
+    hf_bed_open(&bed, scene->database, rest_of(scene, 3));
+    const char *ahead = scene->database == HF__SQLITE ? "'2100-01-01 00:00:00'" : "TIMESTAMP '2100-01-01 00:00:00'";
+    add(&bed, "NULL", "a");
+    add(&bed, "'g'", "b");
+    add(&bed, "'g'", "c");
+    add(&bed, "'h'", "d");
+    hf_bed_sql(&bed, hf_test_format("UPDATE @ SET retry_after = %s WHERE payload = 'c'", ahead));
+    hf_bed_sql(&bed, "UPDATE @ SET retry_after = '2020-01-01 00:00:00' WHERE payload = 'd'");
+    add(&bed, "'d'", "e");
+    hf_bed_sql(&bed, "UPDATE @ SET retry_after = '2019-01-01 00:00:00' WHERE payload = 'e'"); /* it is claimed first */
+    CU_ASSERT_EQUAL_FATAL(hf_bed_claim(&bed, bed.conn, 1, &row), 1);
+    CU_ASSERT_EQUAL(hf_bed_settle(&bed, bed.conn, row, HF__REJECT, "no"), HF_OK);
+    HF_TEST_OK(hf__plan_count(bed.plan, bed.other, hf_bed_soon(), &counts, &bed.err), &bed.err);
+    CU_ASSERT_EQUAL(counts.due, 3);
+    CU_ASSERT_EQUAL(counts.delayed, 1);
+    CU_ASSERT_EQUAL(counts.dead, 1);
+    CU_ASSERT_TRUE(counts.oldest_due_seconds > 365 * 86400.0 && counts.oldest_due_seconds < 100 * 365 * 86400.0);
+    HF_TEST_OK(hf__plan_count_groups(bed.plan, bed.other, hf_bed_soon(), &groups, &n, &bed.err), &bed.err);
+    CU_ASSERT_EQUAL_FATAL(n, 4);
+    const char *dead = scene->place == GROUP ? "dead" : "d";
+    CU_ASSERT_PTR_NULL(groups[0].group);
+    CU_ASSERT_STRING_EQUAL(groups[1].group, dead);
+    CU_ASSERT_STRING_EQUAL(groups[2].group, "g");
+    CU_ASSERT_STRING_EQUAL(groups[3].group, "h");
+    CU_ASSERT_EQUAL(groups[0].counts.due, 1);
+    CU_ASSERT_EQUAL(groups[1].counts.dead, 1);
+    CU_ASSERT_EQUAL(groups[1].counts.due, 0);
+    CU_ASSERT_EQUAL(groups[2].counts.due, 1);
+    CU_ASSERT_EQUAL(groups[2].counts.delayed, 1);
+    CU_ASSERT_EQUAL(groups[2].counts.in_work, scene->kind == HF__LEASE ? 0 : -1);
+    CU_ASSERT_DOUBLE_EQUAL(groups[3].counts.oldest_due_seconds, counts.oldest_due_seconds, 60.0);
+    hf__group_counts_free(groups, n);
+    hf_bed_close(&bed);
+}
+
+static void test_counts(void)
+{
+    for_each(check_counts);
+}
+
+/* ---- the way back ---- */
+
+static size_t requeue(struct hf_test_bed *bed, const struct hf__requeue *what, hf_status expected)
+{
+    size_t moved;
+    HF_TEST_STATUS(hf__plan_requeue(bed->plan, bed->other, what, hf_bed_soon(), &moved, &bed->err), expected, &bed->err);
+    CU_ASSERT_EQUAL(hf__conn_transaction(bed->other), HF__TX_NONE);
+    return moved;
+}
+
+static void die(const struct scene *scene, const struct hf_test_bed *bed, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (scene->place == GROUP)
+            hf_bed_sql(bed, hf_test_format("INSERT INTO @ (grp, payload, attempt) VALUES ('dead', 'p%d', 2)", i));
+        else
+            hf_bed_sql(bed, hf_test_format("INSERT INTO @_dead (id, grp, payload, attempt) VALUES (%d, 'g%d', 'p%d', 2)", i + 1, i % 2, i));
+}
+
+/* All, a group, some ids: each comes back due, at its first attempt, and is gone from the dead. */
+static void check_requeue(const struct scene *scene)
+{
+    struct hf_test_bed bed;
+    struct hf__row *row;
+    bool group = scene->place == GROUP;
+    const char *to = group ? "g0" : NULL;
+    hf_bed_open(&bed, scene->database, rest_of(scene, 3));
+    die(scene, &bed, 6);
+    const char *ids[] = {hf_test_query_text(bed.url, hf_bed_text(&bed, group ? "SELECT id FROM @ WHERE payload = 'p5'" : "SELECT 6")), "4"};
+    CU_ASSERT_EQUAL(requeue(&bed, &(struct hf__requeue){.ids = ids, .n_ids = 2, .to_group = to}, HF_OK), 2);
+    CU_ASSERT_EQUAL(n_alive(&bed), 2);
+    CU_ASSERT_EQUAL(hf_bed_int(&bed, "SELECT COUNT(*) FROM @ WHERE attempt = 1 AND payload IN ('p3', 'p5')"), 2);
+    CU_ASSERT_EQUAL(n_dead(&bed, scene, "payload IN ('p3', 'p5')"), 0);
+    if (!group)
+        CU_ASSERT_EQUAL(requeue(&bed, &(struct hf__requeue){.group = "g1", .to_group = "elsewhere"}, HF_OK), 1);
+    CU_ASSERT_EQUAL(requeue(&bed, &(struct hf__requeue){.to_group = to}, HF_OK), group ? 4 : 3);
+    CU_ASSERT_EQUAL(n_alive(&bed), 6);
+    CU_ASSERT_EQUAL(n_dead(&bed, scene, "1 = 1"), 0);
+    CU_ASSERT_EQUAL(hf_bed_int(&bed, "SELECT COUNT(*) FROM @ WHERE grp = 'g0'"), group ? 6 : 3);
+    CU_ASSERT_EQUAL(hf_bed_int(&bed, "SELECT COUNT(*) FROM @ WHERE grp = 'elsewhere'"), group ? 0 : 1);
+    for (int i = 0; i < 6; i++) {
+        CU_ASSERT_EQUAL_FATAL(hf_bed_claim(&bed, bed.conn, 1, &row), 1);
+        CU_ASSERT_EQUAL(row->attempt, 1);
+        CU_ASSERT_EQUAL(hf_bed_settle(&bed, bed.conn, row, HF__ACK, NULL), HF_OK);
+    }
+    hf_bed_close(&bed);
+}
+
+static void test_requeue(void)
+{
+    for_each(check_requeue);
+}
+
+/* Several pieces; and a row that the database refuses does not keep the others. */
+static void check_requeue_many(const struct scene *scene)
+{
+    enum { N = 600 };
+    struct hf_test_bed bed;
+    bool group = scene->place == GROUP, refuses = !group;
+    hf_bed_open(&bed, scene->database, rest_of(scene, 3));
+    static struct hf__job jobs[N];
+    for (size_t i = 0; i < N; i++)
+        jobs[i] = (struct hf__job){.group = "dead"};
+    HF_TEST_OK(hf__insert_jobs(bed.other, bed.table, jobs, N, hf__clock_now_us(bed.clock), NULL, hf_bed_soon(), &bed.err), &bed.err);
+    if (!group) {
+        hf_bed_sql(&bed, "INSERT INTO @_dead SELECT * FROM @");
+        hf_bed_sql(&bed, "DELETE FROM @ WHERE id <> 300");
+    }
+    size_t moved = requeue(&bed, &(struct hf__requeue){.to_group = "g"}, refuses ? HF_DATABASE : HF_OK);
+    CU_ASSERT_EQUAL(moved, refuses ? N - 1 : N);
+    CU_ASSERT_EQUAL(hf_bed_int(&bed, "SELECT COUNT(*) FROM @ WHERE grp = 'g'"), refuses ? N - 1 : N);
+    CU_ASSERT_EQUAL(n_dead(&bed, scene, "1 = 1"), refuses ? 1 : 0);
+    hf_bed_close(&bed);
+}
+
+static void test_requeue_many(void)
+{
+    for_each(check_requeue_many);
+}
+
+static void check_requeue_refused(const struct scene *scene)
+{
+    static const char *const unknown[] = {"1", "77"}, *const no_id[] = {"x1"};
+    struct hf_test_bed bed;
+    bool group = scene->place == GROUP;
+    const char *to = group ? "g" : NULL;
+    hf_bed_open(&bed, scene->database, rest_of(scene, 3));
+    die(scene, &bed, 1);
+    (void)requeue(&bed, &(struct hf__requeue){.ids = unknown, .n_ids = 2, .to_group = to}, HF_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(bed.err.message, "77"));
+    CU_ASSERT_EQUAL(n_dead(&bed, scene, "1 = 1"), 1);
+    (void)requeue(&bed, &(struct hf__requeue){.ids = no_id, .n_ids = 1, .to_group = to}, HF_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(bed.err.message, "x1"));
+    if (group) {
+        (void)requeue(&bed, &(struct hf__requeue){.n_ids = 0}, HF_INVALID);
+        CU_ASSERT_PTR_NOT_NULL(strstr(bed.err.message, "to_group"));
+        (void)requeue(&bed, &(struct hf__requeue){.to_group = "dead"}, HF_INVALID);
+        (void)requeue(&bed, &(struct hf__requeue){.to_group = "g", .group = "h"}, HF_INVALID);
+    }
+    /* one that somebody works on stays, and is named when it is asked for */
+    if (scene->kind == HF__LEASE) {
+        const char *from = group ? "@" : "@_dead";
+        hf_bed_sql(&bed, hf_test_format("UPDATE %s SET locked_until = '2100-01-01 00:00:00'", from));
+        CU_ASSERT_EQUAL(requeue(&bed, &(struct hf__requeue){.to_group = to}, HF_OK), 0);
+        (void)requeue(&bed, &(struct hf__requeue){.ids = unknown, .n_ids = 1, .to_group = to}, HF_INVALID);
+    }
+    hf_bed_close(&bed);
+    hf_bed_open(&bed, scene->database, described[scene->kind]);
+    (void)requeue(&bed, &(struct hf__requeue){.n_ids = 0}, HF_INVALID);
+    hf_bed_close(&bed);
+}
+
+static void test_requeue_refused(void)
+{
+    for_each(check_requeue_refused);
+}
+
+/* A row that is locked, in work under a row lock, is passed over at once. */
+static void check_requeue_locked(const struct scene *scene)
+{
+    struct hf_test_bed bed;
+    if (scene->database == HF__SQLITE)
+        return;
+    hf_bed_open(&bed, scene->database, rest_of(scene, 3));
+    die(scene, &bed, 3);
+    struct hf__conn *worker = hf_test_session(bed.url);
+    hf_test_session_run(worker, "BEGIN");
+    CU_ASSERT_EQUAL(hf_test_session_int(worker, hf_bed_text(&bed, scene->place == GROUP ? "SELECT 1 FROM @ WHERE id = 2 FOR UPDATE"
+                                                                                        : "SELECT 1 FROM @_dead WHERE id = 2 FOR UPDATE")),
+                    1);
+    CU_ASSERT_EQUAL(requeue(&bed, &(struct hf__requeue){.to_group = "g"}, HF_OK), 2);
+    hf__conn_close(worker);
+    hf_bed_close(&bed);
+}
+
+static void test_requeue_locked(void)
+{
+    for_each(check_requeue_locked);
+}
+
 int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {
@@ -346,6 +535,11 @@ int main(int argc, char **argv)
         {"a subscription that names the dead", test_named},
         {"a subscription over all groups", test_left_out},
         {"many at once", test_together},
+        {"counts", test_counts},
+        {"requeue", test_requeue},
+        {"requeue of many", test_requeue_many},
+        {"requeue refused", test_requeue_refused},
+        {"requeue of locked rows", test_requeue_locked},
         CU_TEST_INFO_NULL,
     };
     return hf_test_main(argc, argv, "dead_letter", tests);

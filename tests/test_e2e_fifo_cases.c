@@ -1,14 +1,12 @@
 /* ctest: timeout=240 labels=e2e
  * FIFO groups, one situation at a time: a group that is blocked, a head that is not due, a head whose process is killed, rows without a
- * group, rows that an operator touches while they are in work. */
+ * group. */
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "pool/deadline.h"
 #include "tests/fleet.h"
 #include "tests/gate.h"
-#include "tests/session.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof(array)[0])
 #define LIMIT_MS 30000
@@ -23,102 +21,46 @@ static const struct hf_test_kind kinds[] = {
 
 struct scene {
     struct hf_test_jobs jobs;
-    hf_runtime *runtime;
     struct hf_test_gate gate;
-    const char *gated;        /* handlers of this group wait at the gate; NULL: handlers of rows without a group */
-    atomic_int in_work, most; /* of rows without a group */
+    const char *gated; /* handlers of this group wait at the gate; NULL: those of rows without a group */
 };
 
-static struct scene scene; /* outlives a failed test, whose handlers still run */
-
-static const char *place(void)
+/* On the heap, and never freed after a failure: handlers may still run then. */
+static struct scene *open_scene(struct hf_test_kind kind, const char *columns, const char *settings)
 {
-    return hf_test_format("%s, %s", hf__database_name(scene.jobs.kind.database), hf_strategy_name(scene.jobs.kind.strategy));
+    struct scene *scene = malloc(sizeof *scene);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(scene);
+    *scene = (struct scene){.gate = HF_TEST_GATE_INIT};
+    hf_test_jobs_open_shape(&scene->jobs, kind, 30, (struct hf_test_shape){.columns = columns, .settings = settings});
+    return scene;
 }
 
-static void open_scene(struct hf_test_kind kind, const char *columns, const char *settings)
+static void close_scene(struct scene *scene)
 {
-    scene = (struct scene){.gate = HF_TEST_GATE_INIT};
-    hf_test_jobs_open_shape(&scene.jobs, kind, 30, (struct hf_test_shape){.columns = columns, .settings = settings});
-}
-
-static void start(size_t workers, hf_handler handler)
-{
-    hf_error err = {.status = HF_OK};
-    hf_subscription_options options = HF_SUBSCRIPTION_OPTIONS_INIT;
-    options.workers = workers;
-    options.poll_ms = 50;
-    scene.runtime = hf_test_jobs_runtime(&scene.jobs, NULL);
-    HF_TEST_OK(hf_subscribe(scene.runtime, scene.jobs.table, &options, handler, NULL, NULL, &err), &err);
-    HF_TEST_OK(hf_runtime_start(scene.runtime, &err), &err);
+    hf_test_jobs_close(&scene->jobs);
+    free(scene);
 }
 
 /* n rows more of a group, at this priority if the table has one, due after this delay. */
-static void add(const char *group, size_t n, int64_t priority, int64_t delay_ms)
+static void add(struct scene *scene, const char *group, size_t n, int64_t priority, int64_t delay_ms)
 {
-    hf_error err = {.status = HF_OK};
-    hf_runtime *runtime = hf_test_jobs_runtime(&scene.jobs, NULL);
-    hf_job *list = calloc(n, sizeof *list);
-    CU_ASSERT_FATAL(list != NULL);
-    for (size_t i = 0; i < n; i++) {
-        list[i] = (hf_job)HF_JOB_INIT;
-        list[i].group = group;
-        list[i].delay_ms = delay_ms;
-        list[i].priority = priority;
-        list[i].has_priority = strstr(scene.jobs.json, PRIORITY) != NULL;
-    }
-    HF_TEST_OK(hf_enqueue(runtime, scene.jobs.table, list, n, NULL, &err), &err);
-    free(list);
-    HF_TEST_OK(hf_runtime_close(runtime), NULL);
-}
-
-struct expected_runs {
-    size_t n;
-};
-
-static bool have_run(void *arg)
-{
-    const struct expected_runs *expected = arg;
-    return hf_test_n_runs(&scene.jobs) >= expected->n;
-}
-
-static void wait_runs(size_t n)
-{
-    struct expected_runs expected = {n};
-    if (!hf_test_wait_until(have_run, &expected, LIMIT_MS)) {
-        hf_test_gate_open(&scene.gate);
-        hf_test_fail("%s: %zu runs, not %zu; log: %s", place(), hf_test_n_runs(&scene.jobs), n, scene.jobs.log ? scene.jobs.log : "");
-    }
-}
-
-static void stop(void)
-{
-    hf_error err = {.status = HF_OK};
-    HF_TEST_OK(hf_runtime_stop(scene.runtime, LIMIT_MS, NULL, &err), &err);
-    CU_ASSERT_EQUAL(hf_test_stat(scene.runtime, "pool.open"), 0);
-    CU_ASSERT_EQUAL(hf_test_stat(scene.runtime, "model_exceeded"), 0);
-    HF_TEST_OK(hf_runtime_close(scene.runtime), NULL);
-    hf_test_no_overlap(&scene.jobs);
-}
-
-static void finish(void)
-{
-    hf_error err = {.status = HF_OK};
-    HF_TEST_OK(hf_runtime_wait_empty(scene.runtime, LIMIT_MS, &err), &err);
-    stop();
-    CU_ASSERT_EQUAL(hf_test_jobs_count(&scene.jobs, "1 = 1"), 0);
-    hf_test_jobs_close(&scene.jobs);
+    hf_job job = HF_JOB_INIT;
+    job.group = group;
+    job.delay_ms = delay_ms;
+    job.priority = priority;
+    job.has_priority = strstr(scene->jobs.json, PRIORITY) != NULL;
+    hf_test_jobs_put(&scene->jobs, job, n);
 }
 
 static hf_outcome through_the_gate(hf_delivery *delivery, void *ctx)
 {
+    struct scene *scene = ctx;
     const char *group = hf_delivery_group(delivery);
-    size_t run = hf_test_run_begin(&scene.jobs, delivery);
-    (void)ctx;
-    if (scene.gated ? group && strcmp(group, scene.gated) == 0 : !group) {
-        hf_test_gate_pass(&scene.gate);
+    size_t run = hf_test_run_begin(&scene->jobs, delivery);
+    if (scene->gated ? group && strcmp(group, scene->gated) == 0 : !group) {
+        hf_test_gate_pass(&scene->gate);
     }
-    hf_test_run_end(&scene.jobs, run);
+    hf_test_run_end(&scene->jobs, run);
     return HF_ACK;
 }
 
@@ -128,49 +70,45 @@ static hf_outcome through_the_gate(hf_delivery *delivery, void *ctx)
 #define OTHERS 25
 #define EACH 10
 
-static void add_others(void)
+static void add_others(struct scene *scene)
 {
     for (int i = 0; i < OTHERS; i++) {
-        add(hf_test_format("%c", 'B' + i), EACH, 1, 0);
+        add(scene, hf_test_format("%c", 'B' + i), EACH, 1, 0);
     }
-}
-
-static void remove_blocked(void)
-{
-    hf_test_sql(scene.jobs.url, hf_test_format("DELETE FROM %s WHERE grp = 'A' AND id > 1", scene.jobs.name));
 }
 
 /* Its head is in work, and stays there. */
 static void blocked_by_work_on(struct hf_test_kind kind)
 {
-    open_scene(kind, GROUP, FIFO);
-    scene.gated = "A";
-    add("A", 1 + BLOCKED, 0, 0);
-    start(4, through_the_gate);
-    hf_test_gate_await(&scene.gate, 1);
-    add_others();
-    wait_runs(1 + OTHERS * EACH);
-    CU_ASSERT_EQUAL(hf_test_runs_of(&scene.jobs, 1), 1);
-    remove_blocked();
-    hf_test_gate_open(&scene.gate);
-    finish();
-    CU_ASSERT_EQUAL(scene.jobs.n_runs, 1 + OTHERS * EACH);
+    struct scene *scene = open_scene(kind, GROUP, FIFO);
+    scene->gated = "A";
+    add(scene, "A", 1 + BLOCKED, 0, 0);
+    hf_runtime *runtime = hf_test_jobs_start(&scene->jobs, 4, through_the_gate, scene);
+    hf_test_gate_await(&scene->gate, 1);
+    add_others(scene);
+    hf_test_wait_for_runs(&scene->jobs, 1 + OTHERS * EACH);
+    CU_ASSERT_EQUAL(hf_test_runs_of(&scene->jobs, 1), 1);
+    hf_test_sql(scene->jobs.url, hf_test_format("DELETE FROM %s WHERE grp = 'A' AND id > 1", scene->jobs.name));
+    hf_test_gate_open(&scene->gate);
+    hf_test_jobs_finish(&scene->jobs, runtime);
+    CU_ASSERT_EQUAL(scene->jobs.n_runs, 1 + OTHERS * EACH);
+    close_scene(scene);
 }
 
 /* Its head is not due yet: smaller in priority, so it holds the group. */
 static void blocked_by_time_on(struct hf_test_kind kind)
 {
-    open_scene(kind, GROUP PRIORITY, FIFO);
-    add("A", 1, 0, 3600000);
-    add("A", BLOCKED, 1, 0);
-    start(4, through_the_gate);
-    add_others();
-    wait_runs(OTHERS * EACH);
-    hf_test_sleep_ms(200);
-    stop();
-    CU_ASSERT_EQUAL(scene.jobs.n_runs, OTHERS * EACH);
-    CU_ASSERT_EQUAL(hf_test_jobs_count(&scene.jobs, "grp = 'A'"), 1 + BLOCKED);
-    hf_test_jobs_close(&scene.jobs);
+    struct scene *scene = open_scene(kind, GROUP PRIORITY, FIFO);
+    add(scene, "A", 1, 0, 3600000);
+    add(scene, "A", BLOCKED, 1, 0);
+    hf_runtime *runtime = hf_test_jobs_start(&scene->jobs, 4, through_the_gate, scene);
+    add_others(scene);
+    hf_test_wait_for_runs(&scene->jobs, OTHERS * EACH);
+    hf_test_sleep_ms(200); /* time to do wrong */
+    hf_test_jobs_stop(&scene->jobs, runtime);
+    CU_ASSERT_EQUAL(scene->jobs.n_runs, OTHERS * EACH);
+    CU_ASSERT_EQUAL(hf_test_jobs_count(&scene->jobs, "grp = 'A'"), 1 + BLOCKED);
+    close_scene(scene);
 }
 
 static void a_blocked_group_hides_nobody(void)
@@ -188,67 +126,70 @@ static void a_blocked_group_hides_nobody(void)
 /* Row 1 asks for a delay in its first run. */
 static hf_outcome first_later(hf_delivery *delivery, void *ctx)
 {
+    struct scene *scene = ctx;
     int64_t id = 0;
-    (void)ctx;
     (void)hf_delivery_id_int(delivery, &id);
-    hf_test_run_end(&scene.jobs, hf_test_run_begin(&scene.jobs, delivery));
+    hf_test_run_end(&scene->jobs, hf_test_run_begin(&scene->jobs, delivery));
     hf_delivery_set_delay(delivery, DELAY_MS);
     return id == 1 && hf_delivery_attempt(delivery) == 1 ? HF_RETRY_AFTER : HF_ACK;
 }
 
-static int64_t begin_of(size_t run)
-{
-    return scene.jobs.runs[run].begin_us;
-}
-
-/* The runs of these rows, in this order; the place of the first in the record. */
-static void check_runs(const int64_t *ids, size_t n)
+/* These rows ran in this order, which names each of their runs. */
+static void check_order(const struct hf_test_jobs *jobs, const int64_t *ids, size_t n)
 {
     size_t next = 0;
-    for (size_t i = 0; i < scene.jobs.n_runs; i++) {
+    for (size_t i = 0; i < jobs->n_runs; i++) {
         bool ours = false;
         for (size_t k = 0; k < n; k++) {
-            ours = ours || ids[k] == scene.jobs.runs[i].id;
+            ours = ours || ids[k] == jobs->runs[i].id;
         }
-        if (ours && (next == n || ids[next++] != scene.jobs.runs[i].id)) {
-            hf_test_fail("%s, %s: row %lld ran out of its order", place(), scene.jobs.json, (long long)scene.jobs.runs[i].id);
+        if (ours && (next == n || ids[next++] != jobs->runs[i].id)) {
+            hf_test_fail("%s: row %lld ran out of its order: %s", hf_test_jobs_place(jobs), (long long)jobs->runs[i].id, jobs->json);
         }
     }
     CU_ASSERT_EQUAL(next, n);
 }
 
-static size_t last_run_of(int64_t id)
+static int64_t last_begin_of(const struct hf_test_jobs *jobs, int64_t id)
 {
-    size_t last = 0;
-    for (size_t i = 0; i < scene.jobs.n_runs; i++) {
-        last = scene.jobs.runs[i].id == id ? i : last;
+    int64_t begin_us = 0;
+    for (size_t i = 0; i < jobs->n_runs; i++) {
+        begin_us = jobs->runs[i].id == id ? jobs->runs[i].begin_us : begin_us;
     }
-    return last;
+    return begin_us;
 }
 
-/* Rows 1, 2, 3 of g, rows 4, 5 of h, rows 6 to 15 of k; with or without the priorities that make a later row come behind. */
+static void check_times(const struct hf_test_jobs *jobs, int64_t h_due_us)
+{
+    int64_t g_due_us = jobs->runs[0].begin_us + DELAY_MS * 1000;
+    CU_ASSERT_EQUAL(jobs->runs[0].id, 1);
+    CU_ASSERT(last_begin_of(jobs, 1) >= g_due_us);
+    CU_ASSERT(last_begin_of(jobs, 4) >= h_due_us);
+    for (int64_t id = 6; id <= 15; id++) {
+        CU_ASSERT(last_begin_of(jobs, id) < g_due_us);
+    }
+}
+
+/* Rows 1, 2, 3 of g; 4, 5 of h; 6 to 15 of k; with or without the priorities that put a later row behind. */
 static void later_on(struct hf_test_kind kind, bool holds)
 {
     static const int64_t g_passed[] = {1, 2, 3, 1}, h_passed[] = {5, 4}, g_held[] = {1, 1, 2, 3}, h_held[] = {4, 5};
-    open_scene(kind, holds ? GROUP PRIORITY : GROUP, FIFO);
-    add("g", 1, 0, 0);
-    add("g", 2, 1, 0);
-    add("h", 1, 0, DELAY_MS);
-    int64_t due_us = hf__monotonic_ns() / 1000 + (DELAY_MS - 1000) * 1000;
-    add("h", 1, 1, 0);
-    add("k", 10, 0, 0);
-    start(4, first_later);
-    wait_runs(1 + 15);
-    int64_t settled_us = begin_of(0) + DELAY_MS * 1000;
-    finish();
-    CU_ASSERT_EQUAL(scene.jobs.n_runs, 1 + 15);
-    check_runs(holds ? g_held : g_passed, 4);
-    check_runs(holds ? h_held : h_passed, 2);
-    CU_ASSERT(begin_of(last_run_of(1)) >= settled_us);
-    CU_ASSERT(begin_of(last_run_of(4)) >= due_us);
-    for (int64_t id = 6; id <= 15; id++) {
-        CU_ASSERT(begin_of(last_run_of(id)) < settled_us);
-    }
+    struct scene *scene = open_scene(kind, holds ? GROUP PRIORITY : GROUP, FIFO);
+    add(scene, "g", 1, 0, 0);
+    add(scene, "g", 2, 1, 0);
+    int64_t h_due_us = hf__monotonic_ns() / 1000 + DELAY_MS * 1000;
+    add(scene, "h", 1, 0, DELAY_MS);
+    add(scene, "h", 1, 1, 0);
+    add(scene, "k", 10, 0, 0);
+    hf_runtime *runtime = hf_test_jobs_start(&scene->jobs, 4, first_later, scene);
+    hf_test_wait_for_runs(&scene->jobs, 1 + 15);
+    hf_test_jobs_finish(&scene->jobs, runtime);
+    CU_ASSERT_EQUAL(scene->jobs.n_runs, 1 + 15);
+    hf_test_sort_runs(&scene->jobs);
+    check_order(&scene->jobs, holds ? g_held : g_passed, 4);
+    check_order(&scene->jobs, holds ? h_held : h_passed, 2);
+    check_times(&scene->jobs, h_due_us);
+    close_scene(scene);
 }
 
 static void a_head_that_is_not_due(void)
@@ -314,33 +255,34 @@ static void killed_in_a_head(void)
 /* Eight at a time, beside a group of which one at a time runs. */
 static void no_group_on(struct hf_test_kind kind)
 {
-    open_scene(kind, GROUP, FIFO);
-    add(NULL, 20, 0, 0);
-    add("g", 3, 0, 0);
-    start(8, through_the_gate);
-    hf_test_gate_await(&scene.gate, 8);
-    CU_ASSERT(hf_test_n_runs(&scene.jobs) <= 11);
-    hf_test_gate_open(&scene.gate);
-    finish();
-    CU_ASSERT_EQUAL(scene.jobs.n_runs, 23);
+    struct scene *scene = open_scene(kind, GROUP, FIFO);
+    add(scene, NULL, 20, 0, 0);
+    add(scene, "g", 3, 0, 0);
+    hf_runtime *runtime = hf_test_jobs_start(&scene->jobs, 8, through_the_gate, scene);
+    hf_test_gate_await(&scene->gate, 8);
+    CU_ASSERT(hf_test_n_runs(&scene->jobs) <= 8 + 3);
+    hf_test_gate_open(&scene->gate);
+    hf_test_jobs_finish(&scene->jobs, runtime);
+    CU_ASSERT_EQUAL(scene->jobs.n_runs, 23);
+    close_scene(scene);
 }
 
 /* A subscription of all groups leaves the dead letters' group out, and nothing else. */
 static void none_is_not_dead_on(struct hf_test_kind kind)
 {
-    open_scene(kind, GROUP, ", \"dead_letter\": { \"group\": \"dead\" }");
-    add("dead", 2, 0, 0);
-    add(NULL, 20, 0, 0);
-    add("g", 3, 0, 0);
-    hf_test_gate_open(&scene.gate);
-    start(8, through_the_gate);
-    wait_runs(23);
-    hf_test_sleep_ms(100);
-    stop();
-    CU_ASSERT_EQUAL(scene.jobs.n_runs, 23);
-    CU_ASSERT_EQUAL(hf_test_jobs_count(&scene.jobs, "grp = 'dead'"), 2);
-    CU_ASSERT_EQUAL(hf_test_jobs_count(&scene.jobs, "grp IS NULL OR grp <> 'dead'"), 0);
-    hf_test_jobs_close(&scene.jobs);
+    struct scene *scene = open_scene(kind, GROUP, ", \"dead_letter\": { \"group\": \"dead\" }");
+    add(scene, "dead", 2, 0, 0);
+    add(scene, NULL, 20, 0, 0);
+    add(scene, "g", 3, 0, 0);
+    hf_test_gate_open(&scene->gate);
+    hf_runtime *runtime = hf_test_jobs_start(&scene->jobs, 8, through_the_gate, scene);
+    hf_test_wait_for_runs(&scene->jobs, 23);
+    hf_test_sleep_ms(100); /* time to do wrong */
+    hf_test_jobs_stop(&scene->jobs, runtime);
+    CU_ASSERT_EQUAL(scene->jobs.n_runs, 23);
+    CU_ASSERT_EQUAL(hf_test_jobs_count(&scene->jobs, "grp = 'dead'"), 2);
+    CU_ASSERT_EQUAL(hf_test_jobs_count(&scene->jobs, "1 = 1"), 2);
+    close_scene(scene);
 }
 
 static void rows_without_a_group(void)
@@ -351,114 +293,6 @@ static void rows_without_a_group(void)
     hf_test_on_all(none_is_not_dead_on);
 }
 
-/* ---- case 64: an operator touches rows in work ---- */
-
-#define NEXT_YEARS "retry_after = '2098-01-01 00:00:00'"
-
-struct touch {
-    const char *verb, *change; /* of row id */
-    bool lost;                 /* the row that the handler had is not there any more */
-};
-
-static const struct touch touches[] = {
-    {"DELETE FROM", "", true},
-    {"UPDATE", "SET " NEXT_YEARS, false},
-    {"UPDATE", "SET pri = 99, grp = 'elsewhere', payload = 'other'", false},
-    {"UPDATE", "SET locked_until = NULL, " NEXT_YEARS, true}, /* lease alone */
-    {NULL, NULL, true},                                       /* deleted, and another with its id */
-};
-#define ROWS (2 * LENGTH(touches)) /* one acks, one retries later */
-
-static atomic_int statuses[ROWS + 1];
-
-static hf_outcome settles_at_the_gate(hf_delivery *delivery, void *ctx)
-{
-    int64_t id = 0;
-    (void)ctx;
-    (void)hf_delivery_id_int(delivery, &id);
-    size_t run = hf_test_run_begin(&scene.jobs, delivery);
-    hf_test_gate_pass(&scene.gate);
-    hf_delivery_set_delay(delivery, 3600000);
-    atomic_store(&statuses[id], (int)hf_delivery_settle(delivery, id % 2 ? HF_ACK : HF_RETRY_AFTER, NULL));
-    hf_test_run_end(&scene.jobs, run);
-    return HF_ACK; /* ignored */
-}
-
-static bool has(const struct touch *touch)
-{
-    return scene.jobs.kind.strategy == HF_LEASE || !touch->change || !strstr(touch->change, "locked_until");
-}
-
-static hf_status try_touch(const struct touch *touch, size_t id)
-{
-    static const char *const impatient[] = {
-        [HF__POSTGRES] = "SET lock_timeout = '100ms'", [HF__MYSQL] = "SET innodb_lock_wait_timeout = 1", [HF__SQLITE] = "SELECT 1"};
-    const char *name = scene.jobs.name;
-    struct hf__conn *outside = hf_test_session(scene.jobs.url);
-    hf_test_session_run(outside, impatient[scene.jobs.kind.database]);
-    const char *sql = touch->verb ? hf_test_format("%s %s %s WHERE id = %zu", touch->verb, name, touch->change, id)
-                                  : hf_test_format("DELETE FROM %s WHERE id = %zu", name, id);
-    hf_status status = hf__conn_exec(outside, sql, hf__after_ms(LIMIT_MS), NULL);
-    if (status == HF_OK && !touch->verb) {
-        hf_test_session_run(outside, hf_test_format("INSERT INTO %s (id, grp, pri, attempt, retry_after) VALUES (%zu, 'g%zu', 0, 1, "
-                                                    "'2098-01-01 00:00:00')",
-                                                    name, id, id));
-    }
-    hf__conn_close(outside);
-    return status;
-}
-
-static void touch_all(void)
-{
-    for (size_t i = 0; i < ROWS; i++) {
-        hf_status status = has(&touches[i / 2]) ? try_touch(&touches[i / 2], i + 1) : HF_OK;
-        bool refused = scene.jobs.kind.strategy == HF_ROW_LOCK && has(&touches[i / 2]);
-        if ((status != HF_OK) != refused) {
-            hf_test_gate_open(&scene.gate);
-            hf_test_fail("%s: touch %zu: %s", place(), i / 2, hf_status_name(status));
-        }
-    }
-}
-
-/* What the settle answered, and what is left of the row: acked and gone, put off by us, or as the operator left it. */
-static void check_touched(size_t i)
-{
-    size_t id = i + 1;
-    const struct touch *touch = &touches[i / 2];
-    bool lost = touch->lost && has(touch) && scene.jobs.kind.strategy != HF_ROW_LOCK, acked = id % 2;
-    hf_status gone = scene.jobs.kind.strategy == HF_LEASE ? HF_LEASE_LOST : HF_LOST;
-    int64_t left = hf_test_jobs_count(&scene.jobs, hf_test_format("id = %zu", id));
-    int64_t ours = hf_test_jobs_count(&scene.jobs, hf_test_format("id = %zu AND attempt = 2 AND retry_after < '2097-01-01 00:00:00'", id));
-    int64_t expected = lost ? touch->change == NULL || *touch->change : !acked;
-    if (atomic_load(&statuses[id]) != (int)(lost ? gone : HF_OK) || left != expected || ours != (!lost && !acked)) {
-        hf_test_fail("%s: touch %zu, row %zu: the settle says %s, and %lld rows are left, %lld of them put off", place(), i / 2, id,
-                     hf_status_name((hf_status)atomic_load(&statuses[id])), (long long)left, (long long)ours);
-    }
-}
-
-static void touched_on(struct hf_test_kind kind)
-{
-    open_scene(kind, GROUP PRIORITY, kind.strategy == HF_ADVISORY_LOCK ? "" : FIFO);
-    for (size_t i = 1; i <= ROWS; i++) {
-        add(hf_test_format("g%zu", i), 1, 0, 0);
-    }
-    start(ROWS, settles_at_the_gate);
-    hf_test_gate_await(&scene.gate, ROWS);
-    touch_all();
-    hf_test_gate_open(&scene.gate);
-    stop();
-    for (size_t i = 0; i < ROWS; i++) {
-        check_touched(i);
-    }
-    CU_ASSERT_EQUAL(scene.jobs.n_runs, ROWS);
-    hf_test_jobs_close(&scene.jobs);
-}
-
-static void touched_while_in_work(void)
-{
-    hf_test_on_all(touched_on);
-}
-
 int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {
@@ -466,7 +300,6 @@ int main(int argc, char **argv)
         {"a head that is not due", a_head_that_is_not_due},
         {"killed in a head", killed_in_a_head},
         {"rows without a group", rows_without_a_group},
-        {"touched while in work", touched_while_in_work},
         CU_TEST_INFO_NULL,
     };
     return hf_test_main(argc, argv, "e2e_fifo_cases", tests);

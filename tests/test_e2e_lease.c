@@ -395,7 +395,7 @@ static void slow_renewal_against_settle(void)
     hf_test_sql(jobs.url, hf_test_format("CREATE FUNCTION %s_slow() RETURNS trigger LANGUAGE plpgsql AS "
                                          "'BEGIN PERFORM pg_sleep(0.1); RETURN NULL; END'",
                                          jobs.name));
-    hf_test_sql(jobs.url, hf_test_format("CREATE TRIGGER slow AFTER UPDATE ON %s EXECUTE FUNCTION %s_slow()", jobs.name, jobs.name));
+    hf_test_sql(jobs.url, hf_test_format("CREATE TRIGGER slow AFTER UPDATE ON %s EXECUTE PROCEDURE %s_slow()", jobs.name, jobs.name));
     hf_runtime *runtime = start(&jobs, WORKERS, half_a_lease, &jobs);
     hf_test_jobs_add(&jobs, runtime, ROWS);
     wait_empty(runtime);

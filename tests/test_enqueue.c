@@ -7,7 +7,7 @@
 
 #include "holdfast.h"
 #include "pool/driver.h"
-#include "tests/support.h"
+#include "tests/command.h"
 #if HOLDFAST_POSTGRES
 #include "holdfast_postgres.h"
 #endif
@@ -76,13 +76,6 @@ static void on_all(void (*test)(struct place *place))
 static int64_t rows(const struct place *place, const char *where)
 {
     return hf_test_query_int(place->url, hf_test_format("SELECT count(*) FROM %s WHERE %s", place->name, where));
-}
-
-static void must_contain(const char *text, const char *part)
-{
-    if (!strstr(text, part)) {
-        hf_test_fail("\"%s\" does not contain \"%s\"", text, part);
-    }
 }
 
 static hf_job job(const char *payload)
@@ -334,7 +327,7 @@ static void refused(struct place *place, const hf_job *bad, const char *message)
     hf_error err = {0};
     hf_job jobs[] = {job("good"), *bad};
     HF_TEST_STATUS(hf_enqueue(place->runtime, place->table, jobs, LENGTH(jobs), NULL, &err), HF_INVALID, &err);
-    must_contain(err.message, message);
+    hf_test_must_contain(err.message, message);
     CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), 0);
 }
 
@@ -379,7 +372,7 @@ static void test_refused(void)
     hf_error err = {0};
     hf_job unset = {0};
     HF_TEST_STATUS(hf_enqueue(place.runtime, place.table, &unset, 1, NULL, &err), HF_INVALID, &err);
-    must_contain(err.message, "HF_JOB_INIT");
+    hf_test_must_contain(err.message, "HF_JOB_INIT");
     HF_TEST_STATUS(hf_enqueue(NULL, place.table, &group, 1, NULL, &err), HF_INVALID, &err);
     HF_TEST_STATUS(hf_enqueue(place.runtime, NULL, &group, 1, NULL, &err), HF_INVALID, &err);
     HF_TEST_STATUS(hf_enqueue(place.runtime, place.table, NULL, 1, NULL, &err), HF_INVALID, &err);
@@ -421,7 +414,7 @@ static void contradictions(struct place *place)
     refused(place, &one, "job 1 ");
     hf_error err = {0};
     HF_TEST_STATUS(hf_enqueue(place->runtime, place->table, &one, 1, NULL, &err), HF_INVALID, &err);
-    must_contain(err.message, ": the job has a delay and a time");
+    hf_test_must_contain(err.message, ": the job has a delay and a time");
 }
 
 static void test_contradictions(void)

@@ -1,0 +1,183 @@
+/* Partition keys: rows of one key run in claim order on one worker at a time, while other workers go on with other keys.
+ *
+ * A key is in work as long as a row of it is: claimed, and not settled. Claims leave such keys out, so the rows of a key are claimed when
+ * none of it is in work, and begin in the order in which they were claimed:
+ *  - held engine: claims of one subscription take turns, so that two cannot take rows of one key; a row that was claimed begins at once
+ *  - lease engine: there is one claimer; of several rows of a key that are ready the first begins, and the others are `blocked` until
+ *    those before them have ended
+ *
+ * Each row in work that has a key stands in one bucket of its subscription, in claim order. */
+#include "runtime/partition.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/delivery.h"
+
+#define BUCKETS 256
+
+hf_status hf__partitions_open(struct hf_subscription *subscription, hf_error *err)
+{
+    if (!hf__table_has(subscription->table, HF__ROLE_PARTITION_KEY))
+        return HF_OK;
+    subscription->keys = calloc(BUCKETS, sizeof *subscription->keys);
+    if (!subscription->keys)
+        return hf__fail_memory(err);
+    for (size_t i = 0; i < BUCKETS; i++)
+        TAILQ_INIT(&subscription->keys[i]);
+    return HF_OK;
+}
+
+void hf__partitions_close(struct hf_subscription *subscription)
+{
+    free(subscription->keys);
+    subscription->keys = NULL;
+}
+
+/* ---- the rows of a key ---- */
+
+static bool has_bytes(const struct hf__value *key)
+{
+    return key->type == HF__TEXT || key->type == HF__BYTES;
+}
+
+/* FNV-1a. INT and UINT that are equal have the same bits. */
+static uint64_t hash_of(const struct hf__value *key)
+{
+    const unsigned char *bytes = has_bytes(key) ? (const unsigned char *)key->s.data : (const unsigned char *)&key->u;
+    size_t len = has_bytes(key) ? key->s.len : sizeof key->u;
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
+    return hash ^ hash >> 32;
+}
+
+static struct hf__deliveries *bucket_of(const struct hf_delivery *delivery)
+{
+    return &delivery->subscription->keys[hash_of(&delivery->row->partition) % BUCKETS];
+}
+
+/* The first row in work of its key, from `from` on; NULL: none. */
+static struct hf_delivery *same_key(const struct hf_delivery *delivery, struct hf_delivery *from)
+{
+    while (from && !hf__value_equal(&from->row->partition, &delivery->row->partition))
+        from = TAILQ_NEXT(from, key);
+    return from;
+}
+
+static struct hf_delivery *first_of_key(const struct hf_delivery *delivery)
+{
+    return same_key(delivery, TAILQ_FIRST(bucket_of(delivery)));
+}
+
+/* Has it ended, as far as the order of its key goes? Its handler may settle it and run on. */
+static bool is_past(const struct hf_delivery *delivery)
+{
+    return delivery->state >= HF__DELIVERY_SETTLING && !delivery->handling;
+}
+
+void hf__partition_join(struct hf_delivery *delivery)
+{
+    if (!delivery->subscription->keys || delivery->row->partition.type == HF__NULL)
+        return;
+    TAILQ_INSERT_TAIL(bucket_of(delivery), delivery, key);
+    delivery->keyed = true;
+}
+
+bool hf__partition_free(const struct hf_delivery *delivery, const struct hf__worker *worker)
+{
+    struct hf_delivery *before = delivery->keyed ? first_of_key(delivery) : NULL;
+    for (; before && before != delivery; before = same_key(delivery, TAILQ_NEXT(before, key)))
+        if (!is_past(before) && (!worker || before->holder != worker))
+            return false;
+    return true;
+}
+
+/* The first of this key that is not past may begin. */
+static void unblock(struct hf_subscription *subscription, struct hf_delivery *next)
+{
+    while (next && is_past(next))
+        next = same_key(next, TAILQ_NEXT(next, key));
+    if (!next || !next->blocked)
+        return;
+    next->blocked = false;
+    subscription->n_blocked--;
+    hf__lease_offer(subscription);
+}
+
+void hf__partition_pass(struct hf_delivery *delivery)
+{
+    struct hf_subscription *subscription = delivery->subscription;
+    if (!delivery->keyed || !is_past(delivery))
+        return;
+    if (delivery->state == HF__DELIVERY_DONE) {
+        TAILQ_REMOVE(bucket_of(delivery), delivery, key);
+        delivery->keyed = false;
+    }
+    struct hf_delivery *first = first_of_key(delivery);
+    unblock(subscription, first);
+    subscription->keys_freed += !first;
+    if (!first && subscription->left_out)
+        hf__claim_due_in(subscription, 0);
+}
+
+/* ---- the keys in work, for a claim ---- */
+
+static bool names_its_key(const struct hf_delivery *delivery, const struct hf__worker *but)
+{
+    return delivery->keyed && (!but || delivery->holder != but) && first_of_key(delivery) == delivery;
+}
+
+static size_t bytes_of(const struct hf_subscription *subscription, const struct hf__worker *but)
+{
+    const struct hf_delivery *delivery;
+    size_t size = 0;
+    TAILQ_FOREACH (delivery, &subscription->work, work)
+        if (names_its_key(delivery, but) && has_bytes(&delivery->row->partition))
+            size += delivery->row->partition.s.len + 1;
+    return size;
+}
+
+static bool make_room(struct hf__busy *busy, size_t size)
+{
+    if (!busy->values)
+        busy->values = calloc(HF__BUSY_MOST, sizeof *busy->values);
+    if (size > busy->size) {
+        char *memory = realloc(busy->memory, 2 * size);
+        busy->size = memory ? 2 * size : busy->size;
+        busy->memory = memory ? memory : busy->memory;
+    }
+    return busy->values && size <= busy->size;
+}
+
+static struct hf__value copy_of(const struct hf__value *key, char **at)
+{
+    struct hf__value copy = *key;
+    if (!has_bytes(key))
+        return copy;
+    memcpy(*at, key->s.data, key->s.len + 1);
+    copy.s.data = *at;
+    *at += key->s.len + 1;
+    return copy;
+}
+
+hf_status hf__busy_list(struct hf_subscription *subscription, const struct hf__worker *but, struct hf__busy *busy, hf_error *err)
+{
+    const struct hf_delivery *delivery;
+    busy->n = 0;
+    if (!subscription->keys)
+        return HF_OK;
+    if (!make_room(busy, bytes_of(subscription, but)))
+        return hf__fail_memory(err);
+    char *at = busy->memory;
+    TAILQ_FOREACH (delivery, &subscription->work, work)
+        if (busy->n < HF__BUSY_MOST && names_its_key(delivery, but))
+            busy->values[busy->n++] = copy_of(&delivery->row->partition, &at);
+    return HF_OK;
+}
+
+void hf__busy_free(struct hf__busy *busy)
+{
+    free(busy->values);
+    free(busy->memory);
+}
