@@ -80,37 +80,26 @@ static hf_outcome run_command(hf_delivery *delivery, const struct hf__work *work
     return child->stopped ? outcome_of_stopped(delivery, work, child->timed_out) : outcome_of(delivery, child->status);
 }
 
-/* *goes_back: the command was stopped with its worker, and says nothing of its job. */
-static hf_outcome handle(hf_delivery *delivery, const struct hf__work *work, bool *goes_back)
+hf_outcome hf__work_handle(hf_delivery *delivery, void *ctx)
 {
     struct hf__child child;
-    *goes_back = false;
     int error = hf__child_init(&child);
     if (error) {
         return not_started(delivery, "the command could not be watched", error);
     }
     hf_delivery_on_cancel(delivery, cancelled, &child);
-    hf_outcome outcome = run_command(delivery, work, &child);
+    hf_outcome outcome = run_command(delivery, ctx, &child);
     hf_delivery_on_cancel(delivery, NULL, NULL);
-    *goes_back = child.stopped && outcome == HF_RETRY;
     hf__child_destroy(&child);
     return outcome;
 }
 
-hf_outcome hf__work_handle(hf_delivery *delivery, void *ctx)
-{
-    bool goes_back;
-    return handle(delivery, ctx, &goes_back);
-}
-
-/* One command after the other. A row that is cancelled before its turn is not begun; it is left without an outcome, as is one whose command
- * was stopped, and goes back. */
+/* One command after the other. One that is cancelled before its turn is not started, and at the drain limit its row goes back, as that of
+ * the command which was stopped does: the runtime sees to that. */
 void hf__work_handle_batch(hf_delivery *const *deliveries, size_t n, void *ctx)
 {
     for (size_t i = 0; i < n; i++) {
-        bool goes_back = hf_delivery_cancelled(deliveries[i]) != HF_NOT_CANCELLED;
-        hf_outcome outcome = goes_back ? HF_RETRY : handle(deliveries[i], ctx, &goes_back);
-        if (!goes_back && hf_delivery_set_outcome(deliveries[i], outcome) != HF_OK) {
+        if (hf_delivery_set_outcome(deliveries[i], hf__work_handle(deliveries[i], ctx)) != HF_OK) {
             hf__command_logf(HF_LOG_ERROR, "job %s: its outcome could not be set; it runs again", hf_delivery_id(deliveries[i]));
         }
     }

@@ -118,7 +118,7 @@ static json_t *counts_json(const hf_counts *counts)
 static json_t *name_json(const char *group)
 {
     json_t *name = group ? json_string(group) : json_null();
-    if (name) {
+    if (name || !group) {
         return name;
     }
     char *shown = strdup(group);

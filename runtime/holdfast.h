@@ -153,7 +153,7 @@ HF_API HF_CHECKED hf_status hf_runtime_stop(hf_runtime *runtime, int64_t drain_m
 HF_API hf_status hf_runtime_close(hf_runtime *runtime);
 
 /* Waits until no subscription has anything in work and a plain read of the tables finds nothing due and nothing leased (rows that are
- * due later are not waited for), or
+ * due later are not waited for, nor those of a FIFO group that stand behind such a row), or
  * until timeout_ms (HF_TIMEOUT; negative: no limit), or until the runtime stops (HF_STOPPED). For tools and tests. */
 HF_API HF_CHECKED hf_status hf_runtime_wait_empty(hf_runtime *runtime, int64_t timeout_ms, hf_error *err);
 
@@ -178,7 +178,8 @@ HF_API hf_subscription *hf_delivery_subscription(const hf_delivery *d);
 HF_API void hf_delivery_set_delay(hf_delivery *d, int64_t delay_ms);
 HF_API HF_CHECKED hf_status hf_delivery_set_reason(hf_delivery *d, const char *reason, size_t len);
 
-/* What becomes of a row of a batch; the last call before the batch handler returns counts. HF_DEFER is not for batches (HF_MISUSE), nor
+/* What becomes of a row of a batch; the last call before the batch handler returns counts. After the drain limit (HF_CANCEL_DRAIN) a call
+ * changes nothing: the row goes back, unless its outcome had been set before. HF_DEFER is not for batches (HF_MISUSE), nor
  * is this call for single deliveries (HF_MISUSE). */
 HF_API hf_status hf_delivery_set_outcome(hf_delivery *d, hf_outcome outcome);
 

@@ -372,7 +372,8 @@ void hf__claim_came_short(struct hf_subscription *subscription, bool empty)
     subscription->failures = 0;
     if (!empty && poll_ns > LIVELY_NS)
         poll_ns = LIVELY_NS;
-    subscription->next_poll_ns = hf__monotonic_ns() + hf__jittered(poll_ns);
+    int64_t now_ns = hf__monotonic_ns(), next_ns = now_ns + hf__jittered(poll_ns), back_ns = subscription->put_back_ns;
+    subscription->next_poll_ns = back_ns > now_ns && back_ns < next_ns ? back_ns : next_ns;
 }
 
 void hf__claim_due_in(struct hf_subscription *subscription, int64_t delay_us)
@@ -384,7 +385,9 @@ void hf__claim_due_in(struct hf_subscription *subscription, int64_t delay_us)
     }
     if (delay_us >= subscription->options.poll_ms * 1000)
         return;
-    int64_t due_ns = hf__monotonic_ns() + delay_us * 1000;
+    int64_t now_ns = hf__monotonic_ns(), due_ns = now_ns + delay_us * 1000;
+    if (due_ns < subscription->put_back_ns || subscription->put_back_ns <= now_ns)
+        subscription->put_back_ns = due_ns;
     if (due_ns >= subscription->next_poll_ns)
         return;
     subscription->next_poll_ns = due_ns;

@@ -104,6 +104,7 @@ struct hf_subscription {
 
     /* When the next claim is due: of the scout (held) or the claimer (lease). */
     int64_t next_poll_ns;
+    int64_t put_back_ns;      /* when the first row that was put back with a delay is due; past: none is known */
     bool woken;               /* an enqueue: claim now. Stays set until a claim begins, so that none is missed */
     unsigned failures;        /* claims that failed in a row */
     unsigned openings_failed; /* transactions for handlers that could not be opened, in a row */

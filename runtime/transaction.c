@@ -15,12 +15,6 @@
 
 /* ---- opening ---- */
 
-/* From its first moment this transaction keeps all other writers out. */
-static bool keeps_all_out(const struct hf_subscription *subscription)
-{
-    return subscription->runtime->url->database == HF__SQLITE && subscription->table->mode != HF__DEFERRED;
-}
-
 bool hf__transaction_shuts_out(const struct hf_delivery *delivery)
 {
     return delivery->in_transaction && delivery->subscription->runtime->url->database == HF__SQLITE;
@@ -174,8 +168,6 @@ bool hf__lease_begin(struct hf_delivery *delivery)
 {
     struct hf_subscription *subscription = delivery->subscription;
     hf_error err = {.status = HF_OK};
-    if (keeps_all_out(subscription))
-        pause_renewals(delivery);
     if (is_dropped(delivery))
         return false;
     hf_status status =

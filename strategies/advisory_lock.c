@@ -308,6 +308,8 @@ static hf_status settle(struct hf__plan *plan, struct hf__conn *conn, struct hf_
     for (size_t i = 0; i < n; i++) {
         struct hf__change *change = &changes[i];
         change->status = write_change(plan, conn, change, deadline, err);
+        if (change->status == HF_DATABASE && change->action != HF__ACK && hf__set_aside(plan, conn, change->row, deadline, NULL) != HF_OK)
+            conn->retire = true; /* not done, but not to be run again at once either */
         hf__advisory_unlock(plan, conn, change->row->key, deadline);
         if (change->status != HF_OK && (change->status != HF_LOST || conn->lost) && first == HF_OK)
             first = change->status;

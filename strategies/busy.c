@@ -55,6 +55,33 @@ static struct hf__value nth_busy(const void *ctx, size_t i)
     return ((const struct hf__claim *)ctx)->busy[i];
 }
 
+static bool has_pages(const struct hf__rendered *variant)
+{
+    for (size_t i = 0; i < variant->n_bound; i++)
+        if (variant->bound[i].param == HF__P_PAGE)
+            return true;
+    return false;
+}
+
+/* Where the claim chooses from a page of rows all of them may be in work elsewhere: then it looks further. */
+static hf_status run_pages(struct hf__conn *conn, const struct hf__rendered *variant, struct hf__args *args, struct hf__rows *rows,
+                           struct hf__deadline deadline, hf_error *err)
+{
+    enum { FIRST = 64, STEP = 16, PAGES = 3 };
+    int64_t offset = 0, page = args->one[HF__P_LIMIT].i + FIRST;
+    if (!has_pages(variant))
+        return hf__sql_run(conn, variant, args, rows, deadline, err);
+    hf_status status = HF_OK;
+    for (int i = 0; i < PAGES && status == HF_OK && (i == 0 || rows->count == 0); i++) {
+        args->one[HF__P_OFFSET] = hf__int(offset);
+        args->one[HF__P_PAGE] = hf__int(page);
+        status = hf__sql_run(conn, variant, args, rows, deadline, err);
+        offset += page;
+        page *= STEP;
+    }
+    return status;
+}
+
 hf_status hf__run_claim(const struct hf__plan *plan, struct hf__conn *conn, const struct hf__claim *ask, const struct hf__rendered *variant,
                         struct hf__args *args, struct hf__rows *rows, struct hf__deadline deadline, hf_error *err)
 {
@@ -65,7 +92,7 @@ hf_status hf__run_claim(const struct hf__plan *plan, struct hf__conn *conn, cons
     args->many[HF__P_BUSY] = ask->busy;
     args->n_many[HF__P_BUSY] = n;
     if (!plan->dialect->arrays)
-        return hf__sql_run(conn, variant, args, rows, deadline, err);
+        return run_pages(conn, variant, args, rows, deadline, err);
     char *keys = hf__array_text(n, nth_busy, &first);
     if (!keys)
         return hf__fail_memory(err);

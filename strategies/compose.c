@@ -156,6 +156,17 @@ void hf__put_claimable(struct hf__sql *sql, const struct hf__plan *plan, bool *a
     hf__put_free_keys(sql, plan, any);
 }
 
+void hf__put_keyless(struct hf__sql *sql, const struct hf__plan *plan, bool *any)
+{
+    hf__put_unfinished(sql, plan, any);
+    hf__put_groups(sql, plan, any);
+    hf__put_due(sql, plan, any);
+    hf__put_and(sql, any);
+    hf__sql_put(sql, "COALESCE(LENGTH(");
+    hf__put_key(sql, plan);
+    hf__sql_put(sql, "), 0) = 0");
+}
+
 /* NULL retry_after is due at once and comes first, NULL priority comes last, on every database. The words are left out for a
  * column without NULLs, so that the order is the index's own. */
 static void put_order_column(struct hf__sql *sql, const struct hf__plan *plan, enum hf__role role, bool nulls_last)

@@ -49,7 +49,7 @@ static bool to_table(const struct hf__plan *plan)
 /* A trigger may keep a row out of the dead letters' table without an error: only a transaction can take the removal back. */
 bool hf__move_needs_transaction(const struct hf__plan *plan, const struct hf__change *change)
 {
-    return to_table(plan) && hf__goes_dead(plan, change) && (plan->sql.leave.text || plan->dead.has_triggers);
+    return to_table(plan) && hf__goes_dead(plan, change) && (plan->sql.dead.leave.text || plan->dead.has_triggers);
 }
 
 static const struct hf__column *reason_column(const struct hf__plan *plan)
@@ -64,36 +64,36 @@ static const struct hf__column *reason_column(const struct hf__plan *plan)
 static void count_moved(const struct hf__plan *plan, const struct hf__rows *rows, int64_t *taken, int64_t *kept)
 {
     *taken = *kept = (int64_t)rows->matched;
-    if (!to_table(plan) || plan->sql.leave.text)
+    if (!to_table(plan) || plan->sql.dead.leave.text)
         return;
     if (rows->count != 1 || !hf__value_int(hf__cell(rows, 0, 0), taken) || !hf__value_int(hf__cell(rows, 0, 1), kept))
         *taken = *kept = 0;
 }
 
-static hf_status move(struct hf__plan *plan, struct hf__conn *conn, const struct hf__row *row, const struct hf__args *args, hf_status gone,
-                      struct hf__rows *rows, struct hf__deadline deadline, hf_error *err)
+static hf_status run_move(struct hf__plan *plan, struct hf__conn *conn, const struct hf__move *move, const char *id,
+                          const struct hf__args *args, hf_status gone, struct hf__rows *rows, struct hf__deadline deadline, hf_error *err)
 {
     int64_t taken, kept;
-    hf_status status = hf__sql_run(conn, &plan->sql.bury, args, rows, deadline, err);
+    hf_status status = hf__sql_run(conn, &move->bury, args, rows, deadline, err);
     if (status != HF_OK)
         return status;
     count_moved(plan, rows, &taken, &kept);
     if (taken == 0 && kept == 0)
-        return hf__fail(err, gone, "table %s: row %s is no longer ours, nothing was changed", plan->table->display, row->id_text);
-    if (plan->sql.leave.text) {
-        status = hf__sql_run(conn, &plan->sql.leave, args, rows, deadline, err);
+        return hf__fail(err, gone, "table %s: row %s is no longer ours, nothing was changed", plan->table->display, id);
+    if (move->leave.text) {
+        status = hf__sql_run(conn, &move->leave, args, rows, deadline, err);
         taken = (int64_t)rows->matched;
     }
     if (status == HF_OK && (taken != 1 || kept != 1))
         status = hf__fail(err, HF_DATABASE,
                           "table %s: row %s was not moved to the dead letters: %" PRId64 " rows left the table and %" PRId64 " arrived in %s",
-                          plan->table->display, row->id_text, taken, kept,
+                          plan->table->display, id, taken, kept,
                           to_table(plan) ? plan->table->dead_display : plan->table->dead_group);
     return status;
 }
 
-hf_status hf__bury(struct hf__plan *plan, struct hf__conn *conn, const struct hf__change *change, struct hf__args *args, hf_status gone,
-                   struct hf__deadline deadline, hf_error *err)
+static hf_status bury(struct hf__plan *plan, struct hf__conn *conn, const struct hf__move *move, const struct hf__change *change,
+                      struct hf__args *args, hf_status gone, struct hf__deadline deadline, hf_error *err)
 {
     struct hf__rows rows;
     char *reason = NULL;
@@ -102,9 +102,59 @@ hf_status hf__bury(struct hf__plan *plan, struct hf__conn *conn, const struct hf
         return status;
     args->one[HF__P_REASON] = hf__text(reason);
     hf__rows_init(&rows);
-    status = move(plan, conn, change->row, args, gone, &rows, deadline, err);
+    status = run_move(plan, conn, move, change->row->id_text, args, gone, &rows, deadline, err);
     hf__rows_free(&rows);
     free(reason);
+    return status;
+}
+
+hf_status hf__bury(struct hf__plan *plan, struct hf__conn *conn, const struct hf__change *change, struct hf__args *args, hf_status gone,
+                   struct hf__deadline deadline, hf_error *err)
+{
+    return bury(plan, conn, &plan->sql.dead, change, args, gone, deadline, err);
+}
+
+/* ---- rows that render no advisory key ---- */
+
+/* Nobody holds such a row: it is moved if it is still due and still renders no key. *moved counts it. */
+static hf_status bury_keyless(struct hf__plan *plan, struct hf__conn *conn, struct hf__row *row, size_t *moved, struct hf__deadline deadline,
+                              hf_error *err)
+{
+    static const char reason[] = "its advisory key renders to nothing";
+    struct hf__change change = {.row = row, .action = HF__REJECT, .reason = reason, .reason_len = sizeof reason - 1};
+    struct hf__args args;
+    bool transaction = hf__move_needs_transaction(plan, &change);
+    enum hf__isolation level = plan->dialect->one_writer ? HF__ISOLATION_DEFAULT : HF__READ_COMMITTED;
+    hf__plan_args(plan, &args, hf__clock_now_us(plan->clock));
+    args.one[HF__P_ID] = row->id;
+    hf_status status = transaction ? hf__conn_begin(conn, level, plan->table->mode, deadline, err) : HF_OK;
+    if (status == HF_OK)
+        status = bury(plan, conn, &plan->sql.dead_keyless, &change, &args, HF_BUSY, deadline, err);
+    if (status == HF_OK && transaction)
+        status = hf__conn_commit(conn, deadline, err);
+    if (!conn->lost && hf__conn_transaction(conn) != HF__TX_NONE && hf__conn_rollback(conn, deadline, NULL) != HF_OK)
+        conn->retire = true;
+    *moved += status == HF_OK;
+    return status == HF_BUSY ? HF_OK : status; /* it renders a key by now */
+}
+
+hf_status hf__plan_bury_keyless(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, size_t *moved, hf_error *err)
+{
+    struct hf__args args;
+    struct hf__rows rows;
+    *moved = 0;
+    if (!plan->sql.keyless.text || !plan->sql.dead_keyless.bury.text)
+        return HF_OK;
+    hf__rows_init(&rows);
+    hf__plan_args(plan, &args, hf__clock_now_us(plan->clock));
+    hf_status status = hf__sql_run(conn, &plan->sql.keyless, &args, &rows, deadline, err);
+    for (size_t i = 0; i < rows.count && status == HF_OK; i++) {
+        struct hf__row row = {.id = *hf__cell(&rows, i, 0)};
+        row.id_text = hf__id_text(&row.id);
+        status = row.id_text ? bury_keyless(plan, conn, &row, moved, deadline, err) : hf__fail_memory(err);
+        free(row.id_text);
+    }
+    hf__rows_free(&rows);
     return status;
 }
 
@@ -233,33 +283,36 @@ static void put_insert(struct hf__sql *sql, const struct hf__plan *plan)
     hf__sql_put(sql, " FROM ");
 }
 
-static void put_delete(struct hf__sql *sql, const struct hf__plan *plan)
+/* Which row a move is of. */
+typedef void put_where(struct hf__sql *sql, const struct hf__plan *plan);
+
+static void put_delete(struct hf__sql *sql, const struct hf__plan *plan, put_where *where)
 {
     hf__sql_put(sql, "DELETE FROM ");
     hf__put_table(sql, plan);
-    hf__put_believed(sql, plan);
+    where(sql, plan);
 }
 
-static void put_move_in_one(struct hf__sql *sql, const struct hf__plan *plan)
+static void put_move_in_one(struct hf__sql *sql, const struct hf__plan *plan, put_where *where)
 {
     hf__sql_put(sql, "WITH taken AS (");
-    put_delete(sql, plan);
+    put_delete(sql, plan, where);
     hf__sql_put(sql, " RETURNING *), kept AS (");
     put_insert(sql, plan);
     hf__sql_put(sql, "taken RETURNING 1) SELECT (SELECT COUNT(*) FROM taken), (SELECT COUNT(*) FROM kept)");
 }
 
 /* The copy locks the row that it reads, so that nobody changes it before it is removed. */
-static void put_copy(struct hf__sql *sql, const struct hf__plan *plan)
+static void put_copy(struct hf__sql *sql, const struct hf__plan *plan, put_where *where)
 {
     put_insert(sql, plan);
     hf__put_table(sql, plan);
-    hf__put_believed(sql, plan);
+    where(sql, plan);
     if (plan->server.database == HF__MYSQL)
         hf__sql_put(sql, " FOR UPDATE");
 }
 
-static void put_to_group(struct hf__sql *sql, const struct hf__plan *plan)
+static void put_to_group(struct hf__sql *sql, const struct hf__plan *plan, put_where *where)
 {
     bool any = false;
     hf__sql_put(sql, "UPDATE ");
@@ -279,23 +332,41 @@ static void put_to_group(struct hf__sql *sql, const struct hf__plan *plan)
         hf__put_set(sql, &any, HF__COLUMN(plan, LAST_ERROR));
         hf__sql_bind(sql, HF__P_REASON);
     }
-    hf__put_believed(sql, plan);
+    where(sql, plan);
 }
 
-static hf_status render(const struct hf__plan *plan, void (*put)(struct hf__sql *, const struct hf__plan *), struct hf__rendered *out,
-                        hf_error *err)
+static void put_keyless(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    bool any = false;
+    hf__put_keyless(sql, plan, &any);
+    hf__put_and(sql, &any);
+    hf__sql_name(sql, HF__COLUMN(plan, ID));
+    hf__sql_put(sql, " = ");
+    hf__sql_bind(sql, HF__P_ID);
+}
+
+static hf_status render(const struct hf__plan *plan, void (*put)(struct hf__sql *, const struct hf__plan *, put_where *), put_where *where,
+                        struct hf__rendered *out, hf_error *err)
 {
     struct hf__sql sql;
     hf__sql_begin(&sql, plan->dialect->database);
-    put(&sql, plan);
+    put(&sql, plan, where);
     return hf__sql_finish(&sql, true, out, err);
+}
+
+static hf_status render_move(const struct hf__plan *plan, put_where *where, struct hf__move *out, hf_error *err)
+{
+    bool two = to_table(plan) && plan->server.database != HF__POSTGRES;
+    hf_status status = render(plan, !to_table(plan) ? put_to_group : two ? put_copy : put_move_in_one, where, &out->bury, err);
+    if (status == HF_OK && two)
+        status = render(plan, put_delete, where, &out->leave, err);
+    return status;
 }
 
 hf_status hf__render_dead_letter(struct hf__plan *plan, hf_error *err)
 {
-    bool two = to_table(plan) && plan->server.database != HF__POSTGRES;
-    hf_status status = render(plan, !to_table(plan) ? put_to_group : two ? put_copy : put_move_in_one, &plan->sql.bury, err);
-    if (status == HF_OK && two)
-        status = render(plan, put_delete, &plan->sql.leave, err);
+    hf_status status = render_move(plan, hf__put_believed, &plan->sql.dead, err);
+    if (status == HF_OK && plan->table->n_key > 0)
+        status = render_move(plan, put_keyless, &plan->sql.dead_keyless, err);
     return status;
 }

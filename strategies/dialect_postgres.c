@@ -190,6 +190,7 @@ static void put_locked_heads(struct hf__sql *sql, const struct hf__plan *plan, c
     put_in_given_groups(sql, plan);
     hf__put_unfinished(sql, plan, &any);
     hf__put_due(sql, plan, &any);
+    hf__put_free_keys(sql, plan, &any);
     hf__put_free_head(sql, plan);
     hf__sql_put(sql, strength);
 }

@@ -35,6 +35,7 @@ struct search {
     struct hf__plan *plan;
     struct hf__conn *conn;
     const struct hf__fifo_hold *hold;
+    const struct hf__claim *ask;
     struct hf__args args;
     struct hf__rows answer;
     struct hf__deadline deadline;
@@ -111,7 +112,7 @@ static size_t take_hints(struct hf__fifo *fifo, struct candidate **out, size_t w
     pthread_mutex_lock(&fifo->lock);
     if (fifo->hints && hf__monotonic_ns() > fifo->until_ns)
         drop_hints(fifo);
-    while (n < want && fifo->next < fifo->n_hints)
+    while (fifo->hints && n < want && fifo->next < fifo->n_hints)
         out[n++] = fifo->hints[fifo->next++];
     pthread_mutex_unlock(&fifo->lock);
     return n;
@@ -157,6 +158,14 @@ static hf_status run(struct search *search, const struct hf__rendered *statement
     return hf__sql_run(search->conn, statement, &search->args, &search->answer, search->deadline, search->err);
 }
 
+/* Leaves out heads whose partition key is in work. */
+static hf_status run_take(struct search *search)
+{
+    struct hf__plan *plan = search->plan;
+    const struct hf__rendered *take = hf__busy_variant(plan, search->ask, &plan->sql.take_head, plan->sql.take_head_busy, 1);
+    return hf__run_claim(plan, search->conn, search->ask, take, &search->args, &search->answer, search->deadline, search->err);
+}
+
 /* ---- rows ---- */
 
 static void drop_rows(struct search *search, size_t from)
@@ -194,6 +203,7 @@ static struct hf__value nth_group(const void *ctx, size_t i)
     return ((const struct slice *)ctx)->each[i]->group;
 }
 
+/* statement NULL: the take. */
 static hf_status run_on_all(struct search *search, const struct hf__rendered *statement, const struct slice *slice)
 {
     char *groups = hf__array_text(slice->n, nth_group, slice);
@@ -202,7 +212,7 @@ static hf_status run_on_all(struct search *search, const struct hf__rendered *st
     search->args.one[HF__P_HEADS] = hf__text(groups);
     search->args.one[HF__P_TABLE] = hf__text(search->plan->fifo->table_name);
     search->args.one[HF__P_LIMIT] = hf__int((int64_t)(search->limit - search->n));
-    hf_status status = run(search, statement);
+    hf_status status = statement ? run(search, statement) : run_take(search);
     free(groups);
     return status;
 }
@@ -258,7 +268,7 @@ static hf_status guard_and_take_all(struct search *search, struct slice *slice)
     if (slice->n > 0 && s->clear.text && any_stale(slice))
         status = run_on_all(search, &s->clear, slice);
     if (status == HF_OK && slice->n > 0)
-        status = run_on_all(search, &s->take_head, slice);
+        status = run_on_all(search, NULL, slice);
     return status;
 }
 
@@ -311,7 +321,7 @@ static hf_status prepare_one(struct search *search, const struct candidate *cand
 {
     const struct hf__plan *plan = search->plan;
     bool stays = search->hold->stays, clears = plan->sql.clear.text && candidate->stale, guards = plan->sql.guard.text && (clears || stays);
-    int64_t count;
+    int64_t count = 0;
     *ready = true;
     if (!guards && !clears)
         return HF_OK;
@@ -338,6 +348,13 @@ static hf_status check_one(struct search *search, struct candidate *candidate, c
     return HF_OK;
 }
 
+static hf_status take_one(struct search *search, const struct candidate *candidate)
+{
+    search->args.one[HF__P_HEADS] = candidate->group;
+    hf_status status = run_take(search);
+    return status == HF_OK ? add_rows(search) : status;
+}
+
 static hf_status take_each(struct search *search, struct slice *slice, bool *refused)
 {
     hf_status status = open_transaction(search);
@@ -346,9 +363,7 @@ static hf_status take_each(struct search *search, struct slice *slice, bool *ref
         bool ready;
         status = prepare_one(search, slice->each[i], refused, &ready);
         if (status == HF_OK && ready)
-            status = run_on_one(search, &search->plan->sql.take_head, slice->each[i]);
-        if (status == HF_OK && ready)
-            status = add_rows(search);
+            status = take_one(search, slice->each[i]);
         if (*refused || (status == HF_OK && search->n == before))
             leave_out(slice, i);
         else
@@ -493,6 +508,8 @@ static hf_status read_page(struct search *search, size_t offset, size_t size, st
         return HF_OK;
     free_candidates(*out, *n);
     free(*out);
+    *out = NULL;
+    *n = 0;
     return hf__fail_memory(search->err);
 }
 
@@ -539,7 +556,7 @@ hf_status hf__fifo_heads(struct hf__plan *plan, struct hf__conn *conn, const str
                          struct hf__deadline deadline, struct hf__row **rows, size_t *n, hf_error *err)
 {
     struct search search = {
-        .plan = plan, .conn = conn, .hold = hold, .deadline = deadline, .rows = rows, .limit = ask->limit, .err = err};
+        .plan = plan, .conn = conn, .hold = hold, .ask = ask, .deadline = deadline, .rows = rows, .limit = ask->limit, .err = err};
     hf__rows_init(&search.answer);
     hf__plan_args(plan, &search.args, hold->now_us);
     search.args.one[HF__P_EXPIRY] = hf__time_us(hold->expiry_us);

@@ -34,8 +34,8 @@ static hf_status check_floor(struct inspection *in)
     if (server->version >= floor)
         return HF_OK;
     return FAULT(in, HF_SERVER_TOO_OLD, "table %s: the server is %s, and %s needs %s %d.%d or newer", in->table->display, server->text,
-                 fifo ? "\"fifo\"" : hf__strategy_kind_name(in->kind), server->mariadb ? "MariaDB" : hf__database_name(server->database), floor / 10000,
-                 floor / 100 % 100);
+                 fifo ? "\"fifo\"" : hf__strategy_kind_name(in->kind), server->mariadb ? "MariaDB" : hf__database_name(server->database),
+                 floor / 10000, floor / 100 % 100);
 }
 
 static hf_status check_pooler(struct inspection *in)
@@ -232,10 +232,10 @@ static hf_status check_key_columns(struct inspection *in)
     "SELECT 'the nondeterministic collation ' || quote_ident(c.collname) FROM pg_attribute AS a JOIN pg_collation AS c"       \
     " ON c.oid = a.attcollation WHERE a.attrelid = $1::text::regclass AND a.attname = $2::text AND NOT c.collisdeterministic" \
     " UNION ALL "
-#define GROUP_TYPE                                                                                                               \
-    "SELECT * FROM (WITH RECURSIVE b(id) AS (SELECT atttypid FROM pg_attribute WHERE attrelid = $1::text::regclass"               \
-    " AND attname = $2::text UNION ALL SELECT t.typbasetype FROM b JOIN pg_type AS t ON t.oid = b.id WHERE t.typtype = 'd')"      \
-    " SELECT 'the type ' || quote_ident(t.typname) FROM b JOIN pg_type AS t ON t.oid = b.id WHERE t.typtype <> 'd'"               \
+#define GROUP_TYPE                                                                                                           \
+    "SELECT * FROM (WITH RECURSIVE b(id) AS (SELECT atttypid FROM pg_attribute WHERE attrelid = $1::text::regclass"          \
+    " AND attname = $2::text UNION ALL SELECT t.typbasetype FROM b JOIN pg_type AS t ON t.oid = b.id WHERE t.typtype = 'd')" \
+    " SELECT 'the type ' || quote_ident(t.typname) FROM b JOIN pg_type AS t ON t.oid = b.id WHERE t.typtype <> 'd'"          \
     " AND t.typnamespace <> 'pg_catalog'::regnamespace) AS own"
 
 static hf_status ask_equality(struct inspection *in, const char *group, struct hf__rows *rows)
@@ -334,7 +334,8 @@ static hf_status report_missing_index(struct inspection *in, const char *const *
     }
     bool finished = in->dialect->partial_index && hf__table_has(in->table, HF__ROLE_PROCESSED_AT);
     return ADVICE(in, "table %s: no index matches the claim order; create one on (%s)%s%s%s: %s", in->table->display, list,
-                  finished ? " WHERE " : "", finished ? in->table->column[HF__ROLE_PROCESSED_AT] : "", finished ? " IS NULL" : "", why_order(in));
+                  finished ? " WHERE " : "", finished ? in->table->column[HF__ROLE_PROCESSED_AT] : "", finished ? " IS NULL" : "",
+                  why_order(in));
 }
 
 static hf_status check_claim_order(struct inspection *in)
@@ -351,8 +352,8 @@ static hf_status check_claim_order(struct inspection *in)
     return report_missing_index(in, wanted, n);
 }
 
-/* Group, locked_until: who of a group is in work. It costs a FIFO table its HOT updates, but a group gives one row at a time, and without it
- * every claim reads all rows of the groups that it looks at. */
+/* Group, locked_until: who of a group is in work. It costs a FIFO table its HOT updates, but a group gives one row at a time, and without
+ * it every claim reads all rows of the groups that it looks at. */
 static bool is_lease_index(const struct inspection *in, const struct hf__index *index)
 {
     return in->table->fifo && index->n_columns >= 2 && same_name(in, index->columns[0], in->table->column[HF__ROLE_GROUP]) &&
@@ -368,8 +369,9 @@ static hf_status check_lease_index(struct inspection *in)
             return HF_OK;
     const char *group = in->table->column[HF__ROLE_GROUP], *lease = in->table->column[HF__ROLE_LOCKED_UNTIL];
     bool partial = in->dialect->partial_index;
-    return ADVICE(in, "table %s: no index tells which rows of a group are in work; create one on (%s, %s)%s%s%s: without one every claim "
-                      "reads all rows of the groups that it looks at",
+    return ADVICE(in,
+                  "table %s: no index tells which rows of a group are in work; create one on (%s, %s)%s%s%s: without one every claim "
+                  "reads all rows of the groups that it looks at",
                   in->table->display, group, lease, partial ? " WHERE " : "", partial ? lease : "", partial ? " IS NOT NULL" : "");
 }
 

@@ -18,6 +18,11 @@ size_t hf__list_for(size_t n); /* the smallest list that holds n, n <= HF__LIST_
 /* A claim on a table with partition keys comes in variants that leave out those in work: for lists of up to so many lengths. */
 #define HF__BUSY_LISTS 3
 
+/* To the dead letter: one statement, or where that takes two the copy and the removal. */
+struct hf__move {
+    struct hf__rendered bury, leave;
+};
+
 struct hf__statements {
     struct hf__rendered claim;                     /* row lock and lease */
     struct hf__rendered claim_busy[HF__BUSY_LISTS];
@@ -29,14 +34,14 @@ struct hf__statements {
     struct hf__rendered ack, reject, retry, retry_after, give_back, unbegun; /* one row each */
     struct hf__rendered read;                                                /* one row: what is believed of it */
     struct hf__rendered read_free;                                           /* the same, if nobody has it locked; not advisory, SQLite */
-    struct hf__rendered bury, leave; /* one row to the dead letter; where that takes two statements: its copy, and its removal */
+    struct hf__move dead, dead_keyless; /* one row that is held; one that renders no advisory key */
     struct hf__rendered aside;       /* one row whose outcome was refused: due later. Not of a lease, which holds it still */
     struct hf__rendered renew;       /* one row */
     struct hf__rendered ack_set, renew_set;                                  /* PostgreSQL */
     struct hf__rendered lock_list[HF__LISTS]; /* locking reads that pass over rows which someone has locked */
     struct hf__rendered ack_list[HF__LISTS], lease_list[HF__LISTS], renew_list[HF__LISTS];
     struct hf__rendered heads, guard, clear, take_head; /* FIFO: candidates; of one group, or of many at once */
-    struct hf__rendered pending_heads;
+    struct hf__rendered take_head_busy[HF__BUSY_LISTS], pending_heads;
     struct hf__rendered pending;
 };
 
@@ -70,6 +75,8 @@ void hf__put_and(struct hf__sql *sql, bool *any);
 /* The conditions that make a row claimable now: unfinished, of our groups, due, its lease ended, its key rendering, its partition key
  * not in work (where sql->busy says so). */
 void hf__put_claimable(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
+/* Those that it lacks nothing of but a key (advisory lock). */
+void hf__put_keyless(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
 void hf__put_unfinished(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
 void hf__put_groups(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
 /* The same; on a FIFO table rows without a group, because those with one are claimed by their heads (fifo.h). */
@@ -169,7 +176,5 @@ HF_CHECKED hf_status hf__lease_rows(struct hf__plan *plan, struct hf__conn *conn
                                     size_t n, struct hf__deadline deadline, hf_error *err);
 /* Does the row still hold the lease that we believe in, under either token? (lease.c) */
 bool hf__lease_still_ours(const struct hf__plan *plan, const struct hf__row *row, const struct hf__seen *seen);
-/* Lets go of the key, in the session and in the process (advisory_lock.c). */
-void hf__advisory_unlock(struct hf__plan *plan, struct hf__conn *conn, const char *key, struct hf__deadline deadline);
 
 #endif

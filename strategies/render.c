@@ -194,6 +194,50 @@ static void put_locking_claim(struct hf__sql *sql, const struct hf__plan *plan)
     hf__sql_put(sql, plan->table->no_key_update ? " FOR NO KEY UPDATE SKIP LOCKED" : " FOR UPDATE SKIP LOCKED");
 }
 
+/* A change by a list of ids goes by their index: in a small table the optimizer would rather read all rows, and so wait for those that
+ * others have locked. */
+static void put_by_id(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    for (size_t i = 0; i < plan->relation.n_indexes; i++) {
+        const struct hf__index *index = &plan->relation.indexes[i];
+        if (!index->unique || index->n_columns != 1 || !index->columns[0] || strcasecmp(index->columns[0], HF__COLUMN(plan, ID)) != 0)
+            continue;
+        put_index(sql, index);
+        return;
+    }
+}
+
+/* The same where rows of keys that are in work stand in front. A locking read along the order's index keeps the rows that it passed over
+ * locked, against the next claim; so they are passed over in a plain read of a page, and locked by their ids, in order, until there are
+ * enough. */
+static void put_chosen_claim(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    bool chosen = false, any = false;
+    hf__sql_put(sql, "SELECT ");
+    hf__put_columns(sql, plan);
+    hf__sql_put(sql, " FROM (SELECT ");
+    hf__sql_name(sql, HF__COLUMN(plan, ID));
+    hf__sql_put(sql, " AS hf_chosen FROM ");
+    hf__put_table(sql, plan);
+    put_in_order(sql, plan);
+    hf__put_claimable(sql, plan, &chosen);
+    hf__put_order(sql, plan);
+    hf__sql_put(sql, " LIMIT ");
+    hf__sql_bind(sql, HF__P_PAGE);
+    hf__sql_put(sql, " OFFSET ");
+    hf__sql_bind(sql, HF__P_OFFSET);
+    hf__sql_put(sql, ") AS hf_page STRAIGHT_JOIN ");
+    hf__put_table(sql, plan);
+    put_by_id(sql, plan);
+    hf__sql_put(sql, " ON ");
+    hf__sql_name(sql, HF__COLUMN(plan, ID));
+    hf__sql_put(sql, " = hf_chosen");
+    hf__put_claimable(sql, plan, &any);
+    hf__sql_put(sql, " LIMIT ");
+    hf__sql_bind(sql, HF__P_LIMIT);
+    hf__sql_put(sql, " FOR UPDATE SKIP LOCKED");
+}
+
 static hf_status render_claim(struct hf__plan *plan, size_t busy, struct hf__rendered *out, hf_error *err)
 {
     struct hf__sql sql;
@@ -202,6 +246,8 @@ static hf_status render_claim(struct hf__plan *plan, size_t busy, struct hf__ren
     sql.busy = busy;
     if (lease)
         plan->dialect->lease_claim(&sql, plan);
+    else if (busy > 0 && plan->dialect->locking_read)
+        put_chosen_claim(&sql, plan);
     else
         put_locking_claim(&sql, plan);
     return keep(&sql, out, err);
@@ -221,19 +267,6 @@ static void put_id_list(struct hf__sql *sql, const struct hf__plan *plan, size_t
     hf__sql_name(sql, HF__COLUMN(plan, ID));
     hf__sql_put(sql, " IN ");
     hf__sql_list(sql, HF__P_ID, n);
-}
-
-/* A change by a list of ids goes by their index: in a small table the optimizer would rather read all rows, and so wait for those that
- * others have locked. */
-static void put_by_id(struct hf__sql *sql, const struct hf__plan *plan)
-{
-    for (size_t i = 0; i < plan->relation.n_indexes; i++) {
-        const struct hf__index *index = &plan->relation.indexes[i];
-        if (!index->unique || index->n_columns != 1 || !index->columns[0] || strcasecmp(index->columns[0], HF__COLUMN(plan, ID)) != 0)
-            continue;
-        put_index(sql, index);
-        return;
-    }
 }
 
 /* A locking read of rows by id, with what is believed of them beside it. */
@@ -510,13 +543,7 @@ static hf_status render_keyless(struct hf__plan *plan, hf_error *err)
     hf__sql_name(&sql, HF__COLUMN(plan, ID));
     hf__sql_put(&sql, " FROM ");
     hf__put_table(&sql, plan);
-    hf__put_unfinished(&sql, plan, &any);
-    hf__put_groups(&sql, plan, &any);
-    hf__put_due(&sql, plan, &any);
-    hf__put_and(&sql, &any);
-    hf__sql_put(&sql, "COALESCE(LENGTH(");
-    hf__put_key(&sql, plan);
-    hf__sql_put(&sql, "), 0) = 0");
+    hf__put_keyless(&sql, plan, &any);
     hf__sql_put(&sql, " LIMIT 1000");
     return keep(&sql, &plan->sql.keyless, err);
 }

@@ -106,6 +106,7 @@ void hf__put_takeable_head(struct hf__sql *sql, const struct hf__plan *plan)
     hf__put_bound_group(sql, plan);
     hf__put_unfinished(sql, plan, &any);
     hf__put_due(sql, plan, &any);
+    hf__put_free_keys(sql, plan, &any);
     hf__put_free_head(sql, plan);
     hf__put_none_leased(sql, plan, hf__put_bound_group);
 }
@@ -269,13 +270,14 @@ static hf_status render_pending_heads(struct hf__plan *plan, hf_error *err)
 
 /* ---- guard and take ---- */
 
-static hf_status render_by(struct hf__plan *plan, void (*put)(struct hf__sql *, const struct hf__plan *), struct hf__rendered *out,
-                           hf_error *err)
+static hf_status render_by(struct hf__plan *plan, void (*put)(struct hf__sql *, const struct hf__plan *), size_t busy,
+                           struct hf__rendered *out, hf_error *err)
 {
     struct hf__sql sql;
     if (!put)
         return HF_OK;
     begin(&sql, plan);
+    sql.busy = busy;
     put(&sql, plan);
     return keep(&sql, out, err);
 }
@@ -315,9 +317,11 @@ hf_status hf__render_fifo(struct hf__plan *plan, hf_error *err)
     if (status == HF_OK)
         status = render_pending_heads(plan, err);
     if (status == HF_OK)
-        status = render_by(plan, dialect->fifo_guard, &s->guard, err);
+        status = render_by(plan, dialect->fifo_guard, 0, &s->guard, err);
     if (status == HF_OK)
-        status = render_by(plan, dialect->fifo_take, &s->take_head, err);
+        status = render_by(plan, dialect->fifo_take, 0, &s->take_head, err);
+    for (size_t i = 0; status == HF_OK && hf__busy_room(plan, i) > 0; i++)
+        status = render_by(plan, dialect->fifo_take, hf__busy_room(plan, i), &s->take_head_busy[i], err);
     if (status == HF_OK && HF__HAS(plan, LOCKED_UNTIL))
         status = render_clear(plan, err);
     return status;

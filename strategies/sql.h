@@ -10,6 +10,7 @@ enum hf__param {
     HF__P_NOW,
     HF__P_LIMIT,
     HF__P_OFFSET,
+    HF__P_PAGE,
     HF__P_EXPIRY, /* a lease's new end */
     HF__P_ID,     /* many */
     HF__P_TOKEN,

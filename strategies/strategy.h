@@ -174,6 +174,9 @@ HF_CHECKED hf_status hf__plan_pending(struct hf__plan *plan, struct hf__conn *co
 
 /* Advisory lock: how many due rows render no key, and the id of one (malloc'd, NULL if there is none). They are never run, because a
  * lock on nothing would exclude nothing; they must be reported. At most 1,000 are counted. Other strategies: 0. */
+/* With a dead letter they go there instead; *moved of them, also on an error. */
+HF_CHECKED hf_status hf__plan_bury_keyless(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, size_t *moved,
+                                           hf_error *err);
 HF_CHECKED hf_status hf__plan_keyless(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, size_t *count,
                                       char **example, hf_error *err);
 

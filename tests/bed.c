@@ -36,17 +36,17 @@ const char *hf_bed_text(const struct hf_test_bed *bed, const char *text)
 
 void hf_bed_sql(const struct hf_test_bed *bed, const char *sql)
 {
-    hf_test_sql(bed->url, hf_bed_text(bed, sql));
+    hf_test_session_run(bed->side, hf_bed_text(bed, sql));
 }
 
 int64_t hf_bed_int(const struct hf_test_bed *bed, const char *sql)
 {
-    return hf_test_query_int(bed->url, hf_bed_text(bed, sql));
+    return hf_test_session_int(bed->side, hf_bed_text(bed, sql));
 }
 
 const char *hf_bed_query(const struct hf_test_bed *bed, const char *sql)
 {
-    return hf_test_query_text(bed->url, hf_bed_text(bed, sql));
+    return hf_test_session_text(bed->side, hf_bed_text(bed, sql));
 }
 
 static void create_table(struct hf_test_bed *bed)
@@ -55,7 +55,7 @@ static void create_table(struct hf_test_bed *bed)
     size_t n;
     HF_TEST_OK(hf__ddl(bed->table, bed->database, &statements, &n, &bed->err), &bed->err);
     for (size_t i = 0; i < n; i++) {
-        hf_test_sql(bed->url, statements[i]);
+        hf_test_session_run(bed->side, statements[i]);
         free(statements[i]);
     }
     free(statements);
@@ -68,11 +68,12 @@ void hf_bed_describe(struct hf_test_bed *bed, enum hf__database database, const 
     bed->url = hf_test_url(database);
     bed->name = hf_test_scratch("bed");
     const char *json = hf_bed_text(bed, hf_test_format("{ \"table\": \"@\"%s }", rest));
+    bed->conn = hf_test_session(bed->url);
+    bed->other = hf_test_session(bed->url);
+    bed->side = hf_test_session(bed->url);
     HF_TEST_OK(hf__table_parse(json, strlen(json), &bed->table, &bed->err), &bed->err);
     if (create)
         create_table(bed);
-    bed->conn = hf_test_session(bed->url);
-    bed->other = hf_test_session(bed->url);
     HF_TEST_OK(hf__clock_new(&bed->clock, &bed->err), &bed->err);
     HF_TEST_OK(hf__clock_measure(bed->clock, bed->conn, hf_bed_soon(), &bed->err), &bed->err);
 }
@@ -100,6 +101,7 @@ void hf_bed_close(struct hf_test_bed *bed)
     hf__table_free(bed->table);
     hf_bed_sql(bed, "DROP TABLE IF EXISTS @");
     hf_bed_sql(bed, "DROP TABLE IF EXISTS @_dead");
+    hf__conn_close(bed->side);
 }
 
 size_t hf_bed_claim(struct hf_test_bed *bed, struct hf__conn *conn, size_t limit, struct hf__row **rows)

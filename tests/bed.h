@@ -1,4 +1,4 @@
-/* For suites of the strategies: a table of the test's own, a plan on it and two connections, without a runtime. */
+/* For suites of the strategies: a table of the test's own, a plan on it and connections, without a runtime. */
 #ifndef HF_TESTS_BED_H
 #define HF_TESTS_BED_H
 
@@ -14,7 +14,7 @@ struct hf_test_bed {
     struct hf__clock *clock;
     struct hf__plan *plan;
     const struct hf__strategy *strategy;
-    struct hf__conn *conn, *other;
+    struct hf__conn *conn, *other, *side; /* side: for the test's own SQL */
     hf_error err;
 };
 

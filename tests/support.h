@@ -38,6 +38,7 @@ const char *hf_test_mysql_admin_url(void);    /* root */
 bool hf_test_is_mariadb(void);                /* which of the two */
 const char *hf_test_sqlite_url(void);         /* a new database file for each call */
 const char *hf_test_url(enum hf__database database);
+bool hf_test_has_keys(enum hf__database database); /* PostgreSQL: version 11 or newer */
 bool hf_test_built_with(enum hf__database database);
 /* tests/servers.sh ACTION on "postgres" or "mariadb". Actions: "start", "stop", "kill", "restart". */
 void hf_test_server(const char *action, const char *server);

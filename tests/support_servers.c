@@ -64,6 +64,12 @@ const char *hf_test_url(enum hf__database database)
     return "";
 }
 
+bool hf_test_has_keys(enum hf__database database)
+{
+    return database != HF__POSTGRES ||
+           hf_test_query_int(hf_test_postgres_url(), "SELECT current_setting('server_version_num')::integer") >= 110000;
+}
+
 bool hf_test_built_with(enum hf__database database)
 {
     return hf__driver_for(database) != NULL;

@@ -277,7 +277,7 @@ static void before_the_start_and_in_a_child(void)
 
 static hf_runtime *runtime_of_handlers;
 static struct hf_test_gate gate;
-static atomic_int got, busy, timed_out, other, told_why;
+static atomic_int got, busy, timed_out, other, told_why, cancelled;
 
 static void reset_counts(hf_runtime *runtime)
 {
@@ -288,6 +288,7 @@ static void reset_counts(hf_runtime *runtime)
     atomic_store(&timed_out, 0);
     atomic_store(&other, 0);
     atomic_store(&told_why, 0);
+    atomic_store(&cancelled, 0);
 }
 
 static hf_connection *take(int64_t timeout_ms)
@@ -425,7 +426,7 @@ static hf_outcome outlasts_its_lease(hf_delivery *delivery, void *ctx)
     hf_connection *mine[8];
     for (size_t i = 0; i < 8; i++)
         mine[i] = take(0);
-    atomic_fetch_add(&other, hf_delivery_wait(delivery, 2500) != HF_NOT_CANCELLED);
+    atomic_fetch_add(&cancelled, hf_delivery_wait(delivery, 4500) != HF_NOT_CANCELLED);
     for (size_t i = 0; i < 8; i++)
         hf_connection_return(mine[i]);
     hf_test_run_end(jobs, run);
@@ -438,14 +439,15 @@ static void leases_are_renewed_beside_it(void)
     for (size_t p = 0; p < 4; p++) {
         struct hf_test_jobs jobs;
         hf_error err = {.status = HF_OK};
-        hf_test_jobs_open(&jobs, lease, 1);
+        hf_test_jobs_open(&jobs, lease, 3);
         reset_counts(NULL);
         hf_runtime *runtime = started(&jobs, pools[p], 2, 0, outlasts_its_lease);
         runtime_of_handlers = runtime;
         hf_test_jobs_add(&jobs, runtime, 2);
         HF_TEST_OK(hf_runtime_wait_empty(runtime, 15000, &err), &err);
-        CU_ASSERT_EQUAL(atomic_load(&other), 0);
-        CU_ASSERT_EQUAL(jobs.n_runs, 2);
+        if (atomic_load(&other) + atomic_load(&cancelled) > 0 || jobs.n_runs != 2)
+            hf_test_fail("pool %zu: %d errors, %d cancelled, %zu runs; it said: %s", pools[p], atomic_load(&other), atomic_load(&cancelled),
+                         jobs.n_runs, jobs.log ? jobs.log : "nothing");
         close_runtime(runtime);
         hf_test_jobs_close(&jobs);
     }

@@ -229,6 +229,35 @@ static void test_unmovable(void)
     for_each(check_unmovable);
 }
 
+/* A key that renders to nothing is an error of that row. */
+static void check_keyless(const struct scene *scene)
+{
+    struct hf_test_bed bed;
+    size_t moved, left;
+    char *example;
+    if (scene->kind != HF__ADVISORY_LOCK)
+        return;
+    hf_bed_open(&bed, scene->database,
+                hf_test_format(", \"columns\": { " ROLES " }, \"advisory_lock\": \"{grp}\", \"dead_letter\": %s",
+                               scene->place == GROUP ? "{ \"group\": \"dead\" }" : "{ \"table\": \"@_dead\" }"));
+    add(&bed, "NULL", "a");
+    add(&bed, "''", "b");
+    add(&bed, "'g'", "c");
+    HF_TEST_OK(hf__plan_bury_keyless(bed.plan, bed.conn, hf_bed_soon(), &moved, &bed.err), &bed.err);
+    CU_ASSERT_EQUAL(moved, 2);
+    CU_ASSERT_EQUAL(n_dead(&bed, scene, "last_error LIKE '%key%' AND payload IN ('a', 'b')"), 2);
+    CU_ASSERT_EQUAL(n_alive(&bed), 1);
+    HF_TEST_OK(hf__plan_keyless(bed.plan, bed.conn, hf_bed_soon(), &left, &example, &bed.err), &bed.err);
+    CU_ASSERT_EQUAL(left, 0);
+    CU_ASSERT_EQUAL(hf__conn_transaction(bed.conn), HF__TX_NONE);
+    hf_bed_close(&bed);
+}
+
+static void test_keyless(void)
+{
+    for_each(check_keyless);
+}
+
 /* ---- what a subscription sees ---- */
 
 /* One that names the group of the dead runs them without a limit, and a reject is an ack there. */
@@ -411,7 +440,7 @@ static void check_requeue(const struct scene *scene)
     const char *to = group ? "g0" : NULL;
     hf_bed_open(&bed, scene->database, rest_of(scene, 3));
     die(scene, &bed, 6);
-    const char *ids[] = {hf_test_query_text(bed.url, hf_bed_text(&bed, group ? "SELECT id FROM @ WHERE payload = 'p5'" : "SELECT 6")), "4"};
+    const char *ids[] = {hf_bed_query(&bed, group ? "SELECT id FROM @ WHERE payload = 'p5'" : "SELECT 6"), "4"};
     CU_ASSERT_EQUAL(requeue(&bed, &(struct hf__requeue){.ids = ids, .n_ids = 2, .to_group = to}, HF_OK), 2);
     CU_ASSERT_EQUAL(n_alive(&bed), 2);
     CU_ASSERT_EQUAL(hf_bed_int(&bed, "SELECT COUNT(*) FROM @ WHERE attempt = 1 AND payload IN ('p3', 'p5')"), 2);
@@ -523,6 +552,175 @@ static void test_requeue_locked(void)
     for_each(check_requeue_locked);
 }
 
+/* ---- the start check ---- */
+
+static void open_dead(struct hf_test_bed *bed, enum hf__database database, const char *columns)
+{
+    const struct scene scene = {database, HF__LEASE, TABLE};
+    hf_bed_describe(bed, database, rest_of(&scene, 3), true);
+    hf_bed_sql(bed, "DROP TABLE @_dead");
+    if (columns)
+        hf_bed_sql(bed, hf_test_format("CREATE TABLE @_dead (%s)", columns));
+}
+
+static void check_refused(enum hf__database database, const char *columns, const char *says)
+{
+    struct hf_test_bed bed;
+    struct hf__plan_options options = {0};
+    open_dead(&bed, database, columns);
+    options.clock = bed.clock;
+    HF_TEST_STATUS(hf__plan_open(bed.conn, bed.table, &options, hf_bed_soon(), &bed.plan, &bed.err), says ? HF_INVALID : HF_OK, &bed.err);
+    if (says && !strstr(bed.err.message, hf_bed_text(&bed, says)))
+        hf_test_fail("it says: %s", bed.err.message);
+    hf_bed_close(&bed);
+}
+
+#define DEAD_BUT(id, payload, locked)                                                                     \
+    "id " id ", grp text, payload " payload ", attempt integer, retry_after timestamptz, locked_until timestamptz" locked \
+    ", last_error text"
+
+static void test_start_check(void)
+{
+    static const struct {
+        const char *columns, *says;
+    } cases[] = {
+        {NULL, "there is no table @_dead"},
+        {DEAD_BUT("bigint PRIMARY KEY", "bytea", ""), NULL},
+        {DEAD_BUT("bigint PRIMARY KEY", "bytea", "") ", died_at timestamptz NOT NULL DEFAULT now(), note text", NULL},
+        {DEAD_BUT("bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "bytea", ""), NULL},
+        {DEAD_BUT("bigint PRIMARY KEY", "bytea", "") ", note text NOT NULL", "\"note\""},
+        {DEAD_BUT("integer PRIMARY KEY", "bytea", ""), "\"id\" is bigint, and integer"},
+        {DEAD_BUT("bigint PRIMARY KEY", "text", ""), "\"payload\""},
+        {DEAD_BUT("bigint PRIMARY KEY", "bytea NOT NULL", ""), "\"payload\""},
+        {DEAD_BUT("bigint PRIMARY KEY", "bytea", " NOT NULL"), "\"locked_until\""},
+        {"id bigint PRIMARY KEY, grp text, attempt integer, retry_after timestamptz, locked_until timestamptz, last_error text",
+         "no column \"payload\", so what stands there would be lost"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        check_refused(HF__POSTGRES, cases[i].columns, cases[i].says);
+    for (size_t d = 0; d < hf_bed_n_databases; d++)
+        check_refused(hf_bed_databases[d], NULL, "there is no table @_dead");
+}
+
+static void check_not_itself(enum hf__database database)
+{
+    static const char *const own[] = {[HF__POSTGRES] = "public", [HF__MYSQL] = "holdfast", [HF__SQLITE] = "main"};
+    for (size_t i = 0; i < 2; i++) {
+        struct hf_test_bed bed;
+        struct hf__plan_options options = {0};
+        const char *schema = i ? hf_test_format(", \"schema\": \"%s\"", own[database]) : "";
+        hf_bed_describe(&bed, database, described[HF__LEASE], true);
+        hf__table_free(bed.table);
+        const char *json =
+            hf_bed_text(&bed, hf_test_format("{ \"table\": \"@\"%s, \"dead_letter\": { \"table\": \"@\"%s } }", described[HF__LEASE], schema));
+        HF_TEST_OK(hf__table_parse(json, strlen(json), &bed.table, &bed.err), &bed.err);
+        options.clock = bed.clock;
+        HF_TEST_STATUS(hf__plan_open(bed.conn, bed.table, &options, hf_bed_soon(), &bed.plan, &bed.err), HF_INVALID, &bed.err);
+        CU_ASSERT_PTR_NOT_NULL(strstr(bed.err.message, "itself"));
+        hf_bed_close(&bed);
+    }
+}
+
+static void test_not_itself(void)
+{
+    for (size_t d = 0; d < hf_bed_n_databases; d++)
+        check_not_itself(hf_bed_databases[d]);
+}
+
+/* Columns that the description does not name are kept, a computed one is computed anew, and an identity keeps the row's id. */
+static void test_further_columns(void)
+{
+    struct hf_test_bed bed;
+    struct hf__row *row;
+    open_dead(&bed, HF__POSTGRES, DEAD_BUT("bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "bytea", "") ", note varchar(9), n integer");
+    hf_bed_sql(&bed, "ALTER TABLE @ ADD COLUMN note varchar(9), ADD COLUMN twice integer GENERATED ALWAYS AS (attempt * 2) STORED");
+    hf_bed_plan(&bed, NULL, 0);
+    hf_bed_sql(&bed, "INSERT INTO @ (id, note) VALUES (77, 'kept')");
+    CU_ASSERT_EQUAL_FATAL(hf_bed_claim(&bed, bed.conn, 1, &row), 1);
+    CU_ASSERT_EQUAL(hf_bed_settle(&bed, bed.conn, row, HF__REJECT, "no"), HF_OK);
+    CU_ASSERT_EQUAL(hf_bed_int(&bed, "SELECT COUNT(*) FROM @_dead WHERE id = 77 AND note = 'kept' AND n IS NULL"), 1);
+    size_t moved;
+    HF_TEST_OK(hf__plan_requeue(bed.plan, bed.other, &(struct hf__requeue){.n_ids = 0}, hf_bed_soon(), &moved, &bed.err), &bed.err);
+    CU_ASSERT_EQUAL(hf_bed_int(&bed, "SELECT twice FROM @ WHERE id = 77 AND note = 'kept'"), 2);
+    hf_bed_close(&bed);
+}
+
+/* A trigger that keeps rows out of the dead letters' table without an error does not lose them. */
+static void test_swallowed(void)
+{
+    for (int kind = HF__ROW_LOCK; kind <= HF__ADVISORY_LOCK; kind++) {
+        const struct scene scene = {HF__POSTGRES, (enum hf__strategy_kind)kind, TABLE};
+        struct hf_test_bed bed;
+        struct hf__row *row;
+        hf_bed_describe(&bed, scene.database, rest_of(&scene, 3), true);
+        hf_bed_sql(&bed, "CREATE FUNCTION @_f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'");
+        hf_bed_sql(&bed, "CREATE TRIGGER t BEFORE INSERT ON @_dead FOR EACH ROW EXECUTE PROCEDURE @_f()");
+        hf_bed_plan(&bed, NULL, 0);
+        add(&bed, "'g'", "one");
+        CU_ASSERT_EQUAL_FATAL(hf_bed_claim(&bed, bed.conn, 1, &row), 1);
+        CU_ASSERT_EQUAL(hf_bed_settle(&bed, bed.conn, row, HF__REJECT, "no"), HF_DATABASE);
+        CU_ASSERT_EQUAL(n_alive(&bed), 1);
+        hf_bed_close(&bed);
+    }
+}
+
+/* ---- what a handler hands back ---- */
+
+/* A reason with NUL and bytes that are no text is cleaned and cut to the column where the dead letter keeps it. */
+static void check_reason(const struct scene *scene)
+{
+    struct hf_test_bed bed;
+    struct hf__row *row;
+    hf_bed_open(&bed, scene->database, rest_of(scene, 1));
+    add(&bed, "'g'", "one");
+    CU_ASSERT_EQUAL_FATAL(hf_bed_claim(&bed, bed.conn, 1, &row), 1);
+    struct hf__change change = {.row = row, .action = HF__RETRY, .reason = "a\0b\xff", .reason_len = 4};
+    HF_TEST_OK(bed.strategy->settle(bed.plan, bed.conn, &change, 1, hf_bed_soon(), &bed.err), &bed.err);
+    hf__row_free(row);
+    CU_ASSERT_EQUAL(n_dead(&bed, scene, "last_error = 'a?b?'"), 1);
+    if (scene->place == TABLE && scene->database != HF__SQLITE) {
+        hf_bed_sql(&bed, "DELETE FROM @_dead");
+        hf_bed_sql(&bed, scene->database == HF__MYSQL ? "ALTER TABLE @_dead MODIFY last_error VARCHAR(5)"
+                                                      : "ALTER TABLE @_dead ALTER last_error TYPE varchar(5)");
+        hf_bed_plan(&bed, NULL, 0);
+        add(&bed, "'g'", "two");
+        CU_ASSERT_EQUAL_FATAL(hf_bed_claim(&bed, bed.conn, 1, &row), 1);
+        CU_ASSERT_EQUAL(hf_bed_settle(&bed, bed.conn, row, HF__REJECT, "much too long"), HF_OK);
+        CU_ASSERT_EQUAL(n_dead(&bed, scene, "last_error = 'much '"), 1);
+    }
+    hf_bed_close(&bed);
+}
+
+static void test_reason(void)
+{
+    for_each(check_reason);
+}
+
+/* A delay past what a TIMESTAMP holds is a clear error; the row comes again, and its attempt is not lost. */
+static void test_far_future(void)
+{
+    for (int kind = HF__ROW_LOCK; kind <= HF__LEASE; kind++) {
+        struct hf_test_bed bed;
+        struct hf__row *row;
+        hf_bed_describe(&bed, HF__MYSQL, described[kind], true);
+        hf_bed_sql(&bed, "ALTER TABLE @ MODIFY retry_after TIMESTAMP NULL");
+        hf_bed_plan(&bed, NULL, 0);
+        add(&bed, "'g'", "one");
+        add(&bed, "'g'", "two");
+        CU_ASSERT_EQUAL_FATAL(hf_bed_claim(&bed, bed.conn, 1, &row), 1);
+        struct hf__change change = {.row = row, .action = HF__RETRY_AFTER, .delay_us = 20 * INT64_C(31557600000000)};
+        CU_ASSERT_EQUAL(bed.strategy->settle(bed.plan, bed.conn, &change, 1, hf_bed_soon(), &bed.err), HF_DATABASE);
+        CU_ASSERT_EQUAL(change.status, HF_DATABASE);
+        CU_ASSERT_PTR_NOT_NULL(strstr(bed.err.message, "retry_after"));
+        hf__row_free(row);
+        CU_ASSERT_EQUAL(hf_bed_int(&bed, "SELECT COUNT(*) FROM @ WHERE attempt = 2"), 1);
+        CU_ASSERT_EQUAL_FATAL(hf_bed_claim(&bed, bed.conn, 1, &row), 1); /* the next row goes on */
+        CU_ASSERT_EQUAL(row->attempt, 1);
+        CU_ASSERT_EQUAL(hf_bed_settle(&bed, bed.conn, row, HF__ACK, NULL), HF_OK);
+        hf_bed_close(&bed);
+    }
+}
+
 int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {
@@ -532,6 +730,7 @@ int main(int argc, char **argv)
         {"a row that is not ours", test_not_ours},
         {"rows whose last run crashed", test_buried},
         {"rows that cannot be moved", test_unmovable},
+        {"rows without a key", test_keyless},
         {"a subscription that names the dead", test_named},
         {"a subscription over all groups", test_left_out},
         {"many at once", test_together},
@@ -540,6 +739,12 @@ int main(int argc, char **argv)
         {"requeue of many", test_requeue_many},
         {"requeue refused", test_requeue_refused},
         {"requeue of locked rows", test_requeue_locked},
+        {"the start check", test_start_check},
+        {"not the table itself", test_not_itself},
+        {"further columns", test_further_columns},
+        {"a swallowed dead letter", test_swallowed},
+        {"reasons", test_reason},
+        {"a delay that does not fit", test_far_future},
         CU_TEST_INFO_NULL,
     };
     return hf_test_main(argc, argv, "dead_letter", tests);

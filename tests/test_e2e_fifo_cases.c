@@ -88,10 +88,12 @@ static void blocked_by_work_on(struct hf_test_kind kind)
     add_others(scene);
     hf_test_wait_for_runs(&scene->jobs, 1 + OTHERS * EACH);
     CU_ASSERT_EQUAL(hf_test_runs_of(&scene->jobs, 1), 1);
-    hf_test_sql(scene->jobs.url, hf_test_format("DELETE FROM %s WHERE grp = 'A' AND id > 1", scene->jobs.name));
+    /* The stop begins before the head goes back, so that none of the ten thousand runs. */
+    HF_TEST_STATUS(hf_runtime_stop(runtime, 0, NULL, NULL), HF_TIMEOUT, NULL);
     hf_test_gate_open(&scene->gate);
-    hf_test_jobs_finish(&scene->jobs, runtime);
+    hf_test_jobs_stop(&scene->jobs, runtime);
     CU_ASSERT_EQUAL(scene->jobs.n_runs, 1 + OTHERS * EACH);
+    CU_ASSERT_EQUAL(hf_test_jobs_count(&scene->jobs, "1 = 1"), hf_test_jobs_count(&scene->jobs, "grp = 'A'"));
     close_scene(scene);
 }
 
@@ -150,6 +152,16 @@ static void check_order(const struct hf_test_jobs *jobs, const int64_t *ids, siz
     CU_ASSERT_EQUAL(next, n);
 }
 
+static int64_t first_begin_of(const struct hf_test_jobs *jobs, int64_t id)
+{
+    for (size_t i = 0; i < jobs->n_runs; i++) {
+        if (jobs->runs[i].id == id) {
+            return jobs->runs[i].begin_us;
+        }
+    }
+    return 0;
+}
+
 static int64_t last_begin_of(const struct hf_test_jobs *jobs, int64_t id)
 {
     int64_t begin_us = 0;
@@ -161,8 +173,7 @@ static int64_t last_begin_of(const struct hf_test_jobs *jobs, int64_t id)
 
 static void check_times(const struct hf_test_jobs *jobs, int64_t h_due_us)
 {
-    int64_t g_due_us = jobs->runs[0].begin_us + DELAY_MS * 1000;
-    CU_ASSERT_EQUAL(jobs->runs[0].id, 1);
+    int64_t g_due_us = first_begin_of(jobs, 1) + DELAY_MS * 1000;
     CU_ASSERT(last_begin_of(jobs, 1) >= g_due_us);
     CU_ASSERT(last_begin_of(jobs, 4) >= h_due_us);
     for (int64_t id = 6; id <= 15; id++) {

@@ -14,7 +14,7 @@
 
 /* ---- a table of the test's own, a plan on it, two connections ---- */
 
-enum { LEASE = 1, PRIORITY = 2, PROCESSED = 4, DEAD = 8 };
+enum { LEASE = 1, PRIORITY = 2, PROCESSED = 4, DEAD = 8, KEYS = 16 };
 
 struct bed {
     enum hf__database database;
@@ -42,13 +42,13 @@ static struct hf__deadline soon(void)
 
 static const char *description(const struct bed *bed)
 {
-    return hf_test_format("{ \"table\": \"%s\", \"columns\": { \"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\", "
-                          "\"retry_after\": \"retry_after\", \"group\": \"grp\"%s%s%s }, \"fifo\": true%s%s }",
-                          bed->name, bed->has & LEASE ? ", \"locked_until\": \"locked_until\"" : "",
-                          bed->has & PRIORITY ? ", \"priority\": \"priority\"" : "",
-                          bed->has & PROCESSED ? ", \"processed_at\": \"processed_at\"" : "",
-                          bed->has & LEASE ? ", \"lease_seconds\": 60" : "",
-                          bed->has & DEAD ? ", \"dead_letter\": { \"group\": \"dead\" }" : "");
+    return hf_test_format(
+        "{ \"table\": \"%s\", \"columns\": { \"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\", "
+        "\"retry_after\": \"retry_after\", \"group\": \"grp\"%s%s%s%s }, \"fifo\": true%s%s }",
+        bed->name, bed->has & LEASE ? ", \"locked_until\": \"locked_until\"" : "",
+        bed->has & PRIORITY ? ", \"priority\": \"priority\"" : "", bed->has & KEYS ? ", \"partition_key\": \"customer\"" : "",
+        bed->has & PROCESSED ? ", \"processed_at\": \"processed_at\"" : "", bed->has & LEASE ? ", \"lease_seconds\": 60" : "",
+        bed->has & DEAD ? ", \"dead_letter\": { \"group\": \"dead\" }" : "");
 }
 
 static void create_table(struct bed *bed)
@@ -147,7 +147,8 @@ static struct hf__row *expect(struct bed *bed, struct hf__conn *conn, int id)
     if (n > 0)
         (void)hf__value_int(&rows[0]->id, &found);
     if (found != id)
-        hf_test_fail("database %d, roles %u: the claim found row %lld instead of row %d", (int)bed->database, bed->has, (long long)found, id);
+        hf_test_fail("database %d, roles %u: the claim found row %lld instead of row %d", (int)bed->database, bed->has, (long long)found,
+                     id);
     return rows[0];
 }
 
@@ -170,7 +171,7 @@ static void check_order(enum hf__database database, unsigned has)
     put(&bed, 4, "a", -40);
 
     struct hf__row *first = expect(&bed, bed.conn, 4);
-    struct hf__row *second = expect(&bed, bed.other, 3); /* nothing more of a */
+    struct hf__row *second = expect(&bed, bed.other, 3);                 /* nothing more of a */
     CU_ASSERT_EQUAL(settle(&bed, bed.conn, first, HF__RETRY, 0), HF_OK); /* stays the head */
     first = expect(&bed, bed.conn, 4);
     CU_ASSERT_EQUAL(first->attempt, 2);
@@ -186,7 +187,8 @@ static void check_order(enum hf__database database, unsigned has)
 
 static void test_order(void)
 {
-    FOR_EACH_KIND (kind) {
+    FOR_EACH_KIND(kind)
+    {
         check_order(kind->database, kind->has);
         check_order(kind->database, kind->has | PROCESSED);
         check_order(kind->database, kind->has | PRIORITY | PROCESSED);
@@ -243,7 +245,8 @@ static void check_delayed_head(enum hf__database database, unsigned has)
 
 static void test_delayed_head(void)
 {
-    FOR_EACH_KIND (kind) {
+    FOR_EACH_KIND(kind)
+    {
         check_retried_later(kind->database, kind->has);
         check_retried_later(kind->database, kind->has | PRIORITY);
         check_delayed_head(kind->database, kind->has);
@@ -300,8 +303,8 @@ static void check_no_group(enum hf__database database, unsigned has)
 
 static void test_no_group(void)
 {
-    FOR_EACH_KIND (kind)
-        check_no_group(kind->database, kind->has);
+    FOR_EACH_KIND(kind)
+    check_no_group(kind->database, kind->has);
 }
 
 /* Rows without a group and heads take turns: neither starves the other. */
@@ -326,8 +329,8 @@ static void check_turns(enum hf__database database, unsigned has)
 
 static void test_turns(void)
 {
-    FOR_EACH_KIND (kind)
-        check_turns(kind->database, kind->has);
+    FOR_EACH_KIND(kind)
+    check_turns(kind->database, kind->has);
 }
 
 static void check_many_groups(enum hf__database database, unsigned has)
@@ -345,14 +348,19 @@ static void check_many_groups(enum hf__database database, unsigned has)
         CU_ASSERT_EQUAL(id, (int64_t)i + 1);
     }
     settle_all(&bed, bed.conn, rows, n, HF__GIVE_BACK);
-    expect_acked(&bed, bed.conn, 8 - (n == 1 ? 6 : 0)); /* from what the first claim saw, for a moment */
+    for (size_t taken = 0; taken < 30; taken += n) { /* from what one claim saw, for a moment, and what another sees */
+        n = claim(&bed, bed.conn, 4, rows);
+        CU_ASSERT_FATAL(n > 0);
+        settle_all(&bed, bed.conn, rows, n, HF__ACK);
+    }
+    expect(&bed, bed.conn, 0);
     close_bed(&bed);
 }
 
 static void test_many_groups(void)
 {
-    FOR_EACH_KIND (kind)
-        check_many_groups(kind->database, kind->has);
+    FOR_EACH_KIND(kind)
+    check_many_groups(kind->database, kind->has);
 }
 
 /* ---- a blocked group hides no other, however many rows it has (case 52) ---- */
@@ -393,8 +401,8 @@ static void check_blocked(enum hf__database database, unsigned has)
 
 static void test_blocked(void)
 {
-    FOR_EACH_KIND (kind)
-        check_blocked(kind->database, kind->has);
+    FOR_EACH_KIND(kind)
+    check_blocked(kind->database, kind->has);
 }
 
 /* More blocked groups in front than a page of candidates has. */
@@ -443,6 +451,33 @@ static void test_refused_groups(void)
 {
     check_refused_groups(HF__POSTGRES);
     check_refused_groups(HF__MYSQL);
+}
+
+/* ---- a row in work holds its group, also when it is not the head any more ---- */
+
+static void check_overtaken(enum hf__database database, unsigned has)
+{
+    struct bed bed;
+    open_all(&bed, database, has);
+    put(&bed, 5, "g", -30);
+    put(&bed, 6, "h", -20);
+    struct hf__row *row = expect(&bed, bed.conn, 5);
+    put(&bed, 1, "g", -60);
+    expect_acked(&bed, bed.other, 6);
+    expect(&bed, bed.other, 0);
+    CU_ASSERT_EQUAL(settle(&bed, bed.conn, row, HF__GIVE_BACK, 0), HF_OK);
+    expect_acked(&bed, bed.other, 1);
+    expect_acked(&bed, bed.conn, 5);
+    close_bed(&bed);
+}
+
+static void test_overtaken(void)
+{
+    FOR_EACH_KIND(kind)
+    {
+        check_overtaken(kind->database, kind->has);
+        check_overtaken(kind->database, kind->has | PROCESSED);
+    }
 }
 
 /* ---- leases that are over ---- */
@@ -517,12 +552,12 @@ static void check_over_locked(enum hf__database database)
 
 static void test_over(void)
 {
-    FOR_EACH_KIND (kind)
-        if (kind->has & LEASE) {
-            check_over(kind->database, kind->has);
-            check_over(kind->database, kind->has | PROCESSED);
-            check_renewed_late(kind->database);
-        }
+    FOR_EACH_KIND(kind)
+    if (kind->has & LEASE) {
+        check_over(kind->database, kind->has);
+        check_over(kind->database, kind->has | PROCESSED);
+        check_renewed_late(kind->database);
+    }
     check_over_locked(HF__POSTGRES);
     check_over_locked(HF__MYSQL);
 }
@@ -574,9 +609,9 @@ static void check_batch_guards(unsigned has)
 
 static void test_locked_head(void)
 {
-    FOR_EACH_KIND (kind)
-        if (kind->database != HF__SQLITE)
-            check_locked_head(kind->database, kind->has);
+    FOR_EACH_KIND(kind)
+    if (kind->database != HF__SQLITE)
+        check_locked_head(kind->database, kind->has);
     check_batch_guards(0);
     check_batch_guards(LEASE);
 }
@@ -621,8 +656,8 @@ static void check_groups(enum hf__database database, unsigned has)
 
 static void test_groups(void)
 {
-    FOR_EACH_KIND (kind)
-        check_groups(kind->database, kind->has);
+    FOR_EACH_KIND(kind)
+    check_groups(kind->database, kind->has);
 }
 
 /* ---- what the database calls equal is one group (case 78) ---- */
@@ -655,8 +690,8 @@ static void check_collation(unsigned has, const char *collation)
     const char *spelled[] = {"a", "A"}; /* named twice */
     open_plan(&bed, spelled, 2);
     m = claim(&bed, bed.conn, 8, rows);
-    bool folds = hf_test_query_int(bed.url, hf_test_format("SELECT COUNT(*) FROM %s WHERE grp = 'a' AND CAST(grp AS BINARY) <> 'a'",
-                                                           bed.name)) > 0;
+    bool folds =
+        hf_test_query_int(bed.url, hf_test_format("SELECT COUNT(*) FROM %s WHERE grp = 'a' AND CAST(grp AS BINARY) <> 'a'", bed.name)) > 0;
     CU_ASSERT_EQUAL(m, folds || !(has & LEASE) ? 1 : 2);
     settle_all(&bed, bed.conn, rows, m, HF__ACK);
     close_bed(&bed);
@@ -708,9 +743,41 @@ static void test_types(void)
     check_type(HF__SQLITE, LEASE, "", numbers_);
 }
 
+/* ---- partition keys in work ---- */
+
+static void check_busy(enum hf__database database, unsigned has)
+{
+    struct bed bed;
+    struct hf__row *rows[8];
+    struct hf__value busy[] = {hf__text("y"), hf__text("x")};
+    struct hf__claim ask = {.limit = 8, .busy = busy, .n_busy = 2};
+    size_t found = 0;
+    open_all(&bed, database, has | KEYS);
+    put(&bed, 1, "g", -30);
+    put(&bed, 2, "g", -20);
+    put(&bed, 3, "h", -10);
+    put(&bed, 4, "i", -5);
+    hf_test_sql(bed.url, hf_test_format("UPDATE %s SET customer = CASE id WHEN 1 THEN 'x' WHEN 2 THEN 'a' WHEN 3 THEN 'b' END", bed.name));
+    for (size_t n = 1; n > 0; found += n) {
+        HF_TEST_OK(bed.strategy->claim(bed.plan, bed.conn, &ask, soon(), rows, &n, &bed.err), &bed.err);
+        CU_ASSERT_EQUAL(count_of_group(rows, n, "g"), 0);
+        if (n > 0)
+            settle_all(&bed, bed.conn, rows, n, HF__ACK);
+    }
+    CU_ASSERT_EQUAL(found, 2);
+    expect_acked(&bed, bed.conn, 1);
+    close_bed(&bed);
+}
+
+static void test_busy(void)
+{
+    FOR_EACH_KIND(kind)
+    check_busy(kind->database, kind->has);
+}
+
 /* ---- two claims at once never hold two rows of a group ---- */
 
-enum { GROUPS = 5, PLAYERS = 4, ROWS_OF_GROUP = 12, INTRUDERS = 20 };
+enum { GROUPS = 2, PLAYERS = 4, ROWS_OF_GROUP = 30, INTRUDERS = 20 };
 
 /* What the players do, kept apart from the table. */
 struct game {
@@ -844,7 +911,8 @@ static void check_together(enum hf__database database, unsigned has, bool ordere
 
 static void test_together(void)
 {
-    FOR_EACH_KIND (kind) {
+    FOR_EACH_KIND(kind)
+    {
         check_together(kind->database, kind->has, true);
         check_together(kind->database, kind->has | PROCESSED, false);
     }
@@ -893,7 +961,8 @@ static void check_indexes(enum hf__database database, unsigned has)
 
 static void test_indexes(void)
 {
-    FOR_EACH_KIND (kind) {
+    FOR_EACH_KIND(kind)
+    {
         check_indexes(kind->database, kind->has);
         check_indexes(kind->database, kind->has | PRIORITY | PROCESSED);
     }
@@ -903,7 +972,8 @@ static void test_refused_at_start(void)
 {
     struct bed bed;
     open_bed(&bed, HF__POSTGRES, LEASE);
-    hf_test_sql(bed.url, hf_test_format("CREATE COLLATION %s_ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false)", bed.name));
+    hf_test_sql(bed.url,
+                hf_test_format("CREATE COLLATION %s_ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false)", bed.name));
     hf_test_sql(bed.url, hf_test_format("ALTER TABLE %s ALTER grp TYPE text COLLATE %s_ci", bed.name, bed.name));
     CU_ASSERT_TRUE(finds(&bed, HF__FINDING_ERROR, "nondeterministic collation"));
     hf_test_sql(bed.url, hf_test_format("ALTER TABLE %s ALTER grp TYPE text COLLATE \"C\"", bed.name));
@@ -925,11 +995,13 @@ int main(int argc, char **argv)
         {"a blocked group of 10,000 rows hides no other", test_blocked},
         {"blocked groups in front hide none behind", test_blocked_groups},
         {"groups that refuse hide none behind", test_refused_groups},
+        {"a row in work that is not the head holds its group", test_overtaken},
         {"a lease that is over loses its token, head or not", test_over},
         {"a locked head is not passed over and its guard comes back", test_locked_head},
         {"groups that are named, all, and the dead letters'", test_groups},
         {"groups are equal as the database says", test_collation},
         {"groups of other types", test_types},
+        {"a head whose partition key is in work is left", test_busy},
         {"claims at once never hold two rows of a group", test_together},
         {"what is said of missing indexes", test_indexes},
         {"what is refused at the start", test_refused_at_start},

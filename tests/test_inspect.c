@@ -88,6 +88,8 @@ static void test_own_tables(void)
     for (size_t i = 0; i < sizeof rests / sizeof rests[0]; i++) {
         if (databases[d] == HF__SQLITE && i == 1)
             continue; /* refused: no row locks */
+        if (i == 2 && !hf_test_has_keys(databases[d]))
+            continue; /* refused: too old */
         on(databases[d]);
         struct hf_table *table = describe(rests[i]);
         char **statements;

@@ -111,6 +111,7 @@ static hf_runtime *started(struct hf_test_jobs *jobs, struct setup setup)
     options.workers = jobs->kind.database == HF__SQLITE ? 1 : setup.workers;
     options.poll_ms = 50;
     options.retry_base_ms = 200;
+    options.prefetch = SIZE_MAX; /* what waits for a worker holds nothing */
     options.transactional = true;
     script.jobs = jobs;
     atomic_store(&script.settled, -1);
@@ -164,14 +165,14 @@ static void writes_stay_with_the_ack_on(struct hf_test_jobs *jobs)
     hf_test_gate_await(&gate, workers);
     CU_ASSERT_EQUAL(written(jobs), 0);
     CU_ASSERT_EQUAL(hf_test_stat(runtime, purpose_of(jobs->kind)), (double)workers);
-    hf_test_sleep_ms(400);
+    hf_test_sleep_ms(600);
     hf_test_gate_open(&gate);
     wait_empty(runtime);
     CU_ASSERT_EQUAL(written(jobs), 9);
     CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, "1 = 1"), 0);
     CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.acked"), 9);
     double held = hf_test_stat(runtime, "subscription.0.held_per_delivery");
-    if (held < 0.7 || held > 1.05)
+    if (held < 0.5 || held > 1.05) /* a lease's row is in work before its worker has a connection */
         hf_test_fail("%s on database %d held %g for a delivery", hf_strategy_name(jobs->kind.strategy), (int)jobs->kind.database, held);
     stop(runtime);
 }

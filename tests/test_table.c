@@ -452,46 +452,80 @@ static void refuses_contradictions(void)
         {JOBS "}, \"dead_letter\": {\"group\": \"dead\"}}", HF_INVALID, {NAMED, "\"dead_letter\" names a group", "\"columns.group\""}},
         {JOBS "}, \"lease_seconds\": 30}", HF_INVALID, {NAMED, "\"lease_seconds\" needs \"columns.locked_until\""}},
         {JOBS "}, \"lease_seconds\": 30, \"advisory_lock\": \"{a}\"}", HF_INVALID, {NAMED, "\"lease_seconds\" needs"}},
-        {JOBS ", \"locked_until\": \"l\"}, \"isolation\": \"read_committed\"}",
-         HF_INVALID,
-         {NAMED, "\"isolation\" is the level", "leave \"isolation\" out"}},
-        {JOBS "}, \"advisory_lock\": \"{a}\", \"isolation\": \"serializable\"}", HF_INVALID, {NAMED, "\"isolation\" is the level"}},
         {JOBS ", \"locked_until\": \"l\"}, \"lock\": \"update\"}", HF_INVALID, {NAMED, "\"lock\" is how", "leave \"lock\" out"}},
         {JOBS "}, \"advisory_lock\": \"{a}\", \"lock\": \"no_key_update\"}", HF_INVALID, {NAMED, "\"lock\" is how"}},
-        /* A contradiction comes before what this version lacks. */
-        {JOBS ", \"partition_key\": \"p\"}, \"lease_seconds\": 30}", HF_INVALID, {NAMED, "\"lease_seconds\" needs"}},
     };
     check_refusals(refusals, LENGTH(refusals));
 }
 
-static void refuses_what_is_to_come(void)
+static struct hf_table *parse_whole(const char *json)
 {
-    static const struct refusal refusals[] = {
-        {JOBS ", \"partition_key\": \"p\"}}", HF_UNSUPPORTED, {NAMED, "\"columns.partition_key\"", "not in this version", "leave it out"}},
-        {JOBS ", \"group\": \"g\"}, \"fifo\": true}", HF_UNSUPPORTED, {NAMED, "\"fifo\": true", "not in this version", "leave it out"}},
-        {JOBS ", \"attempt\": \"a\", \"group\": \"g\"}, \"max_attempts\": 5, \"dead_letter\": {\"group\": \"dead\"}}",
-         HF_UNSUPPORTED,
-         {NAMED, "\"max_attempts\"", "not in this version", "leave it out"}},
-        {JOBS "}, \"dead_letter\": {\"table\": \"dead\"}}",
-         HF_UNSUPPORTED,
-         {NAMED, "\"dead_letter\"", "not in this version", "leave it out"}},
-        {JOBS "}, \"clock\": \"database\"}", HF_UNSUPPORTED, {NAMED, "\"clock\": \"database\"", "not in this version", "leave it out"}},
-        /* The two samples of the documentation as they stand there. */
-        {"{ \"table\": \"report_jobs\", \"schema\": \"app\","
-         "  \"columns\": { \"id\": \"id\", \"payload\": \"payload\", \"headers\": \"headers\", \"attempt\": \"attempt\", \"last_error\": "
-         "\"last_error\","
-         "               \"group\": \"queue\", \"priority\": \"urgency\", \"partition_key\": \"customer\", \"retry_after\": "
-         "\"retry_after\","
-         "               \"processed_at\": \"processed_at\", \"locked_until\": \"locked_until\" },"
-         "  \"fifo\": false, \"lease_seconds\": 30, \"max_attempts\": 5, \"dead_letter\": { \"group\": \"escalated\" } }",
-         HF_UNSUPPORTED,
-         {"table app.report_jobs: ", "\"columns.partition_key\"", "not in this version"}},
-        {"{ \"table\": \"payouts\", \"columns\": { \"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\" },"
-         "  \"advisory_lock\": \"accounts-{account}\", \"clock\": \"database\" }",
-         HF_UNSUPPORTED,
-         {"table payouts: ", "\"clock\": \"database\"", "not in this version"}},
+    struct hf_table *parsed = parse(json), *copy = copy_of(parsed);
+    hf__table_free(parsed);
+    return copy;
+}
+
+/* The two samples of the documentation as they stand there. */
+static void whole_samples(void)
+{
+    struct hf_table *jobs = parse_whole(
+        "{ \"table\": \"report_jobs\", \"schema\": \"app\","
+        "  \"columns\": { \"id\": \"id\", \"payload\": \"payload\", \"headers\": \"headers\", \"attempt\": \"attempt\", \"last_error\": "
+        "\"last_error\","
+        "               \"group\": \"queue\", \"priority\": \"urgency\", \"partition_key\": \"customer\", \"retry_after\": "
+        "\"retry_after\","
+        "               \"processed_at\": \"processed_at\", \"locked_until\": \"locked_until\" },"
+        "  \"fifo\": false, \"lease_seconds\": 30, \"max_attempts\": 5, \"dead_letter\": { \"group\": \"escalated\" } }");
+    check_text(jobs->column[HF__ROLE_PARTITION_KEY], "customer");
+    CU_ASSERT_EQUAL(jobs->max_attempts, 5);
+    check_text(jobs->dead_group, "escalated");
+    CU_ASSERT_PTR_NULL(jobs->dead_table);
+    CU_ASSERT_TRUE(hf__table_has_dead_letter(jobs));
+    hf__table_free(jobs);
+    struct hf_table *payouts = parse_whole(
+        "{ \"table\": \"payouts\", \"columns\": { \"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\" },"
+        "  \"advisory_lock\": \"accounts-{account}\", \"clock\": \"database\" }");
+    CU_ASSERT_TRUE(payouts->database_clock);
+    CU_ASSERT_FALSE(hf__table_has_dead_letter(payouts));
+    hf__table_free(payouts);
+}
+
+/* The dead letters' table is in the table's own schema unless it names one. */
+static void dead_letters(void)
+{
+    static const struct {
+        const char *json, *schema, *table, *display;
+    } cases[] = {
+        {"{\"table\": \"jobs\", \"columns\": {\"id\": \"id\"}, \"dead_letter\": {\"table\": \"dead\"}}", NULL, "dead", "dead"},
+        {JOBS "}, \"dead_letter\": {\"table\": \"dead\"}}", "app", "dead", "app.dead"},
+        {JOBS "}, \"dead_letter\": {\"schema\": \"morgue\", \"table\": \"dead\"}}", "morgue", "dead", "morgue.dead"},
     };
-    check_refusals(refusals, LENGTH(refusals));
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct hf_table *table = parse_whole(cases[i].json);
+        CU_ASSERT_PTR_NULL(table->dead_group);
+        CU_ASSERT_EQUAL(table->dead_schema == NULL, cases[i].schema == NULL);
+        if (cases[i].schema != NULL) {
+            check_text(table->dead_schema, cases[i].schema);
+        }
+        check_text(table->dead_table, cases[i].table);
+        check_text(table->dead_display, cases[i].display);
+        CU_ASSERT_EQUAL(table->max_attempts, 0);
+        hf__table_free(table);
+    }
+}
+
+/* Transactional mode opens a transaction at the description's level under every strategy. */
+static void levels_with_every_strategy(void)
+{
+    struct hf_table *lease = parse_whole(JOBS ", \"locked_until\": \"l\"}, \"isolation\": \"read_committed\"}");
+    struct hf_table *advisory = parse_whole(JOBS "}, \"advisory_lock\": \"{a}\", \"isolation\": \"serializable\"}");
+    struct hf_table *fifo = parse_whole(JOBS ", \"group\": \"g\"}, \"fifo\": true, \"isolation\": \"read_committed\"}");
+    CU_ASSERT_EQUAL(lease->isolation, HF__READ_COMMITTED);
+    CU_ASSERT_EQUAL(advisory->isolation, HF__SERIALIZABLE);
+    CU_ASSERT_TRUE(fifo->fifo);
+    hf__table_free(lease);
+    hf__table_free(advisory);
+    hf__table_free(fifo);
 }
 
 /* However long what the user wrote is, the message still names the key and what is wrong with it. */
@@ -561,7 +595,7 @@ static void files(void)
     check_file("{\"table\": \"jobs\",\n\n oops}", HF_INVALID, "line 3");
     check_file("", HF_INVALID, "not JSON");
     check_file(JOBS "}, \"fifo\": 1}", HF_INVALID, NAMED);
-    check_file(JOBS "}, \"clock\": \"database\"}", HF_UNSUPPORTED, NAMED);
+    check_file(JOBS "}, \"clock\": \"database\"}", HF_OK, NULL);
     check_unreadable("/nonexistent/jobs.json");
     check_unreadable("/tmp");
 }
@@ -633,7 +667,9 @@ int main(int argc, char **argv)
         {"refuses_templates", refuses_templates},
         {"refuses_unknown_keys", refuses_unknown_keys},
         {"refuses_contradictions", refuses_contradictions},
-        {"refuses_what_is_to_come", refuses_what_is_to_come},
+        {"whole_samples", whole_samples},
+        {"dead_letters", dead_letters},
+        {"levels_with_every_strategy", levels_with_every_strategy},
         {"long_names", long_names},
         {"files", files},
         {"out_of_memory", out_of_memory},
