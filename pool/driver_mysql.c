@@ -17,8 +17,8 @@ extern const struct hf__driver hf__mysql_driver;
 #define MAX_WAIT_SECONDS INT64_C(31536000)
 
 /* NO_AUTO_VALUE_ON_ZERO: a row that is copied keeps its id, though it be 0. */
-#define SQL_MODE                                                                                              \
-    "STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,"     \
+#define SQL_MODE                                                                                          \
+    "STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION," \
     "NO_AUTO_VALUE_ON_ZERO"
 
 static bool has_transaction_isolation(const struct hf__server *server)

@@ -163,10 +163,11 @@ static hf_status fail_busy(const struct request *request, const struct hf_runtim
         return hf__fail(err, HF_BUSY,
                         "hf_checkout never gets a connection here: the pool has none beside what the subscriptions and their "
                         "handler_connections need; raise pool_size");
-    return hf__fail(err, HF_BUSY,
-                    "%s: no connection is free for this handler, which has %zu, and hf_checkout does not wait: the subscription declares "
-                    "handler_connections %zu on a pool_size of %zu; declare as many as a handler takes, and raise pool_size or leave it out",
-                    handler->table->display, request->has, handler->options.handler_connections, runtime->pool_size);
+    return hf__fail(
+        err, HF_BUSY,
+        "%s: no connection is free for this handler, which has %zu, and hf_checkout does not wait: the subscription declares "
+        "handler_connections %zu on a pool_size of %zu; declare as many as a handler takes, and raise pool_size or leave it out",
+        handler->table->display, request->has, handler->options.handler_connections, runtime->pool_size);
 }
 
 /* Locked: waits for one of the rest. */

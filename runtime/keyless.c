@@ -1,5 +1,6 @@
-/* Rows whose advisory key renders to NULL or to nothing are never run: a lock on nothing would exclude nothing. They go to the dead letter if there is one. They are looked for,
- * at growing intervals, when a claim found nothing else; counted, and said in the log with a way out. */
+/* Rows whose advisory key renders to NULL or to nothing are never run: a lock on nothing would exclude nothing. They go to the dead letter
+ * if there is one. They are looked for, at growing intervals, when a claim found nothing else; counted, and said in the log with a way out.
+ */
 #include <stdlib.h>
 
 #include "runtime/subscription.h"
@@ -46,8 +47,8 @@ static void bury(struct hf_subscription *subscription, struct hf__conn *conn)
     pthread_mutex_unlock(&subscription->lock);
     if (moved > 0)
         hf__log_noise(subscription, &subscription->dead_noise, HF_LOG_WARNING,
-                      "%s: %zu rows went to the dead letter: they render no advisory key; fill the columns that \"advisory_lock\" names", table,
-                      moved);
+                      "%s: %zu rows went to the dead letter: they render no advisory key; fill the columns that \"advisory_lock\" names",
+                      table, moved);
     if (status != HF_OK)
         hf__log_noise(subscription, &subscription->settle_noise, HF_LOG_ERROR,
                       "%s: a row that renders no advisory key cannot go to the dead letter: %s", table, err.message);

@@ -38,8 +38,7 @@ hf_status hf_requeue(hf_runtime *runtime, const hf_table *table, const hf_requeu
     if (status != HF_OK) {
         return status;
     }
-    struct request request = {
-        .what = {.ids = filled.ids, .n_ids = filled.n_ids, .group = filled.group, .to_group = filled.to_group}};
+    struct request request = {.what = {.ids = filled.ids, .n_ids = filled.n_ids, .group = filled.group, .to_group = filled.to_group}};
     status = hf__with_plan(runtime, table, requeue, &request, err);
     if (moved) {
         *moved = request.moved;

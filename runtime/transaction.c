@@ -70,7 +70,8 @@ static void put_back(struct hf_delivery *delivery, hf_status status, const hf_er
 {
     struct hf_subscription *subscription = delivery->subscription;
     hf__log_noise(subscription, &subscription->handler_noise, HF_LOG_WARNING,
-                  "%s: row %s runs again later, because its ack was undone: %s: %s", subscription->table->display, delivery->row->id_text, hf_status_name(status), err->message);
+                  "%s: row %s runs again later, because its ack was undone: %s: %s", subscription->table->display, delivery->row->id_text,
+                  hf_status_name(status), err->message);
     hf_status noted = hf_delivery_set_reason(delivery, err->message, strlen(err->message));
     (void)noted; /* without memory it goes back with what the handler said of it, if anything */
     pthread_mutex_lock(&subscription->lock);

@@ -168,8 +168,8 @@ static hf_status take(struct search *search, const struct hf__row *candidate)
     return status;
 }
 
-/* The row is under its lock and its last run ended without an outcome: it goes to the dead letter and the search goes on. One that cannot be
- * moved is put out of the way of the others of its key. */
+/* The row is under its lock and its last run ended without an outcome: it goes to the dead letter and the search goes on. One that cannot
+ * be moved is put out of the way of the others of its key. */
 static void bury_found(struct search *search)
 {
     struct hf__plan *plan = search->plan;

@@ -114,6 +114,11 @@ static void put_passed(struct hf__sql *sql, const struct hf__plan *plan, enum hf
     hf__sql_name(sql, name);
     hf__sql_put(sql, " <= ");
     hf__put_now(sql, plan);
+    if (plan->dialect->is_time && role == HF__ROLE_RETRY_AFTER) { /* of other shapes some compare as long past */
+        hf__sql_put(sql, " AND ");
+        hf__sql_name(sql, name);
+        hf__sql_put(sql, plan->dialect->is_time);
+    }
     if (column->nullable)
         hf__sql_put(sql, ")");
 }
@@ -202,6 +207,8 @@ static void put_column_or_null(struct hf__sql *sql, const struct hf__plan *plan,
         hf__sql_put(sql, "NULL");
 }
 
+/* What is computed has a name of its own: PostgreSQL would call a key by its only column, or a CASE "case", and then not know which of
+ * the two an ORDER BY means. */
 void hf__put_columns(struct hf__sql *sql, const struct hf__plan *plan)
 {
     hf__sql_name(sql, HF__COLUMN(plan, ID));
@@ -210,6 +217,7 @@ void hf__put_columns(struct hf__sql *sql, const struct hf__plan *plan)
         hf__put_attempt(sql, plan);
     else
         hf__sql_put(sql, "NULL");
+    hf__sql_put(sql, " AS hf_attempt");
     put_column_or_null(sql, plan, HF__ROLE_PRIORITY);
     put_column_or_null(sql, plan, HF__ROLE_RETRY_AFTER);
     put_column_or_null(sql, plan, HF__ROLE_GROUP);
@@ -221,11 +229,12 @@ void hf__put_columns(struct hf__sql *sql, const struct hf__plan *plan)
         hf__put_key(sql, plan);
     else
         hf__sql_put(sql, "NULL");
-    hf__sql_put(sql, ", ");
+    hf__sql_put(sql, " AS hf_key, ");
     if (plan->n_groups > 0)
         hf__put_is_dead(sql, plan);
     else
         hf__sql_put(sql, "NULL"); /* no row of that group is claimed */
+    hf__sql_put(sql, " AS hf_dead");
 }
 
 void hf__put_attempt(struct hf__sql *sql, const struct hf__plan *plan)

@@ -85,10 +85,10 @@ static hf_status run_move(struct hf__plan *plan, struct hf__conn *conn, const st
         taken = (int64_t)rows->matched;
     }
     if (status == HF_OK && (taken != 1 || kept != 1))
-        status = hf__fail(err, HF_DATABASE,
-                          "table %s: row %s was not moved to the dead letters: %" PRId64 " rows left the table and %" PRId64 " arrived in %s",
-                          plan->table->display, id, taken, kept,
-                          to_table(plan) ? plan->table->dead_display : plan->table->dead_group);
+        status =
+            hf__fail(err, HF_DATABASE,
+                     "table %s: row %s was not moved to the dead letters: %" PRId64 " rows left the table and %" PRId64 " arrived in %s",
+                     plan->table->display, id, taken, kept, to_table(plan) ? plan->table->dead_display : plan->table->dead_group);
     return status;
 }
 
@@ -117,8 +117,8 @@ hf_status hf__bury(struct hf__plan *plan, struct hf__conn *conn, const struct hf
 /* ---- rows that render no advisory key ---- */
 
 /* Nobody holds such a row: it is moved if it is still due and still renders no key. *moved counts it. */
-static hf_status bury_keyless(struct hf__plan *plan, struct hf__conn *conn, struct hf__row *row, size_t *moved, struct hf__deadline deadline,
-                              hf_error *err)
+static hf_status bury_keyless(struct hf__plan *plan, struct hf__conn *conn, struct hf__row *row, size_t *moved,
+                              struct hf__deadline deadline, hf_error *err)
 {
     static const char reason[] = "its advisory key renders to nothing";
     struct hf__change change = {.row = row, .action = HF__REJECT, .reason = reason, .reason_len = sizeof reason - 1};
@@ -193,8 +193,8 @@ static hf_status bury_together(struct hf__plan *plan, struct hf__conn *conn, hf_
     return first;
 }
 
-hf_status hf__bury_used_up(struct hf__plan *plan, struct hf__conn *conn, hf__settle_fn *settle, struct hf__claim *ask, struct hf__row **rows,
-                           size_t *n, struct hf__deadline deadline, hf_error *err)
+hf_status hf__bury_used_up(struct hf__plan *plan, struct hf__conn *conn, hf__settle_fn *settle, struct hf__claim *ask,
+                           struct hf__row **rows, size_t *n, struct hf__deadline deadline, hf_error *err)
 {
     struct burial burial = {.n = 0};
     size_t kept = 0;
@@ -214,7 +214,8 @@ hf_status hf__bury_used_up(struct hf__plan *plan, struct hf__conn *conn, hf__set
     return first == HF_OK ? status : first;
 }
 
-hf_status hf__set_aside(struct hf__plan *plan, struct hf__conn *conn, const struct hf__row *row, struct hf__deadline deadline, hf_error *err)
+hf_status hf__set_aside(struct hf__plan *plan, struct hf__conn *conn, const struct hf__row *row, struct hf__deadline deadline,
+                        hf_error *err)
 {
     struct hf__args args;
     int64_t now_us = hf__clock_now_us(plan->clock);

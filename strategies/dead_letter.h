@@ -1,6 +1,6 @@
 /* Dead letters: which outcomes are a move there, and the move. To a group it is one UPDATE. To a table it is one statement where the
- * database can delete and insert in one (PostgreSQL), else a copy and a removal, which need a transaction around them; the row is in exactly
- * one place at every moment. */
+ * database can delete and insert in one (PostgreSQL), else a copy and a removal, which need a transaction around them; the row is in
+ * exactly one place at every moment. */
 #ifndef HF_STRATEGIES_DEAD_LETTER_H
 #define HF_STRATEGIES_DEAD_LETTER_H
 
@@ -19,8 +19,8 @@ struct hf__change hf__used_up_change(const struct hf__plan *plan, struct hf__row
 /* Must this change run in a transaction, to be all or nothing? */
 bool hf__move_needs_transaction(const struct hf__plan *plan, const struct hf__change *change);
 
-/* Runs the move with the values that name the row (the reason is added here). HF_OK, or gone for a row that is not ours, or an error: then the
- * transaction, or a savepoint in it, must be undone where hf__move_needs_transaction says so. */
+/* Runs the move with the values that name the row (the reason is added here). HF_OK, or gone for a row that is not ours, or an error: then
+ * the transaction, or a savepoint in it, must be undone where hf__move_needs_transaction says so. */
 HF_CHECKED hf_status hf__bury(struct hf__plan *plan, struct hf__conn *conn, const struct hf__change *change, struct hf__args *args,
                               hf_status gone, struct hf__deadline deadline, hf_error *err);
 

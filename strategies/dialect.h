@@ -14,6 +14,7 @@ struct hf__dialect {
     const char *greatest, *least;
     const char *now;                     /* the database's own clock, as the columns keep times, */
     const char *later_open, *later_close; /* and so many microseconds after it */
+    const char *is_time;                  /* behind a column: what it holds is a time at all. NULL: its type says so */
     bool nulls_last; /* an ascending order puts NULL last unless told otherwise */
     bool null_order; /* NULLS FIRST and NULLS LAST may be written */
     bool any_case;   /* column names are compared without case */

@@ -78,6 +78,7 @@ const struct hf__dialect hf__dialect_sqlite = {
     .now = "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')",
     .later_open = "(strftime('%Y-%m-%d %H:%M:%f', 'now', printf('%+.3f seconds', ",
     .later_close = " / 1000000.0)) || '000')",
+    .is_time = " GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9] *'",
     .null_order = true,
     .any_case = true,
     .key_column = key_column,

@@ -28,7 +28,8 @@ static hf_status check_group(struct inspection *in)
     const struct hf__column *column = hf__relation_column(in->from, name, in->any_case);
     if (!column || hf__column_holds(column, group))
         return HF_OK; /* a missing column is reported elsewhere */
-    return FAULT(in, "table %s: \"dead_letter.group\" is \"%s\", which column \"%s\" (\"group\") of type %s cannot hold; name another group",
+    return FAULT(in,
+                 "table %s: \"dead_letter.group\" is \"%s\", which column \"%s\" (\"group\") of type %s cannot hold; name another group",
                  in->table->display, group, name, column->type);
 }
 
@@ -95,9 +96,9 @@ static hf_status check_there(struct inspection *in, bool *there)
         return FAULT(in, "table %s: %s, where its dead letters go, is not a table but a view or the like; name the table behind it", table,
                      dead);
     if (in->to.engine && strcasecmp(in->to.engine, "InnoDB") != 0)
-        return FAULT(in,
-                     "table %s: the engine of %s, where its dead letters go, is %s, which has no transactions; ALTER TABLE ... ENGINE = InnoDB",
-                     table, dead, in->to.engine);
+        return FAULT(
+            in, "table %s: the engine of %s, where its dead letters go, is %s, which has no transactions; ALTER TABLE ... ENGINE = InnoDB",
+            table, dead, in->to.engine);
     *there = true;
     return HF_OK;
 }
@@ -147,17 +148,20 @@ static hf_status check_copied(struct inspection *in, const struct hf__column *fr
     if (from->computed)
         return HF_OK;
     if (!to)
-        return FAULT(in, "table %s: %s, where its dead letters go, has no column \"%s\", so what stands there would be lost; add the column",
+        return FAULT(in,
+                     "table %s: %s, where its dead letters go, has no column \"%s\", so what stands there would be lost; add the column",
                      table, dead, from->name);
     if (to->computed)
-        return FAULT(in, "table %s: column \"%s\" of %s, where its dead letters go, is a generated one and takes no value; make it a plain one",
+        return FAULT(in,
+                     "table %s: column \"%s\" of %s, where its dead letters go, is a generated one and takes no value; make it a plain one",
                      table, from->name, dead);
     if (!fits(in, from, to))
         return FAULT(in, "table %s: column \"%s\" is %s, and %s in %s, where its dead letters go; give it the same type", table, from->name,
                      from->type, to->type, dead);
     if (!to->nullable && may_be_null(in, from))
-        return FAULT(in, "table %s: column \"%s\" of %s, where its dead letters go, is NOT NULL, and a row may have NULL there; drop the constraint",
-                     table, from->name, dead);
+        return FAULT(
+            in, "table %s: column \"%s\" of %s, where its dead letters go, is NOT NULL, and a row may have NULL there; drop the constraint",
+            table, from->name, dead);
     return HF_OK;
 }
 
@@ -168,8 +172,9 @@ static hf_status check_further(struct inspection *in, const struct hf__column *t
     bool fills_itself = to->nullable || to->has_default || to->generated;
     if ((from && !from->computed) || fills_itself)
         return HF_OK;
-    return FAULT(in, "table %s: column \"%s\" of %s, where its dead letters go, is NOT NULL without a default, and no row has it; give it a default",
-                 in->table->display, to->name, in->table->dead_display);
+    return FAULT(
+        in, "table %s: column \"%s\" of %s, where its dead letters go, is NOT NULL without a default, and no row has it; give it a default",
+        in->table->display, to->name, in->table->dead_display);
 }
 
 static hf_status check_unique_id(struct inspection *in)
@@ -179,9 +184,10 @@ static hf_status check_unique_id(struct inspection *in)
         if (index->n_columns == 1 && !index->partial && index->columns[0] && has_role(in, HF__ROLE_ID, index->columns[0]))
             return HF_OK;
     }
-    return hf__find(in->findings, HF__FINDING_WARNING, HF_OK,
-                    "table %s: no index of %s, where its dead letters go, is on \"%s\": going back from there would read all of it each time",
-                    in->table->display, in->table->dead_display, in->table->column[HF__ROLE_ID]);
+    return hf__find(
+        in->findings, HF__FINDING_WARNING, HF_OK,
+        "table %s: no index of %s, where its dead letters go, is on \"%s\": going back from there would read all of it each time",
+        in->table->display, in->table->dead_display, in->table->column[HF__ROLE_ID]);
 }
 
 static hf_status check_table(struct inspection *in)

@@ -430,12 +430,12 @@ static hf_status render_candidates(struct hf__plan *plan, size_t excluded, size_
     hf__sql_name(&sql, HF__COLUMN(plan, ID));
     hf__sql_put(&sql, ", ");
     hf__put_key(&sql, plan);
-    hf__sql_put(&sql, ", ");
+    hf__sql_put(&sql, " AS hf_key, ");
     if (HF__HAS(plan, ATTEMPT))
         hf__put_attempt(&sql, plan);
     else
         hf__sql_put(&sql, "NULL");
-    hf__sql_put(&sql, " FROM ");
+    hf__sql_put(&sql, " AS hf_attempt FROM ");
     hf__put_table(&sql, plan);
     hf__put_claimable(&sql, plan, &any);
     if (excluded) {

@@ -14,11 +14,12 @@ struct requeue {
     struct hf__conn *conn;
     const struct hf__requeue *what;
     struct hf__args args;
-    struct hf__rendered list, lock, move, leave; /* leave: where a move to the table takes two statements */
+    struct hf__rendered list, see, lock, move, leave; /* leave: where a move to the table takes two statements */
     struct hf__value ids[PIECE];
     size_t n;
     struct hf__rows rows[2]; /* which the ids borrow from: in turn, because the last id of a piece is needed for the next */
     unsigned turn;
+    unsigned waited;  /* how often this piece has waited for a row that somebody has locked */
     int64_t piece_ns; /* the time that each piece has */
     size_t *moved;
     hf_status first; /* what the first row was refused with, */
@@ -51,7 +52,8 @@ static hf_status check_groups(struct requeue *r)
                         what->to_group);
     const struct hf__column *column = r->plan->role[HF__ROLE_GROUP];
     if ((what->group || what->to_group) && !column)
-        return hf__fail(r->err, HF_INVALID, "table %s: the description has no \"group\" column: leave group and to_group out", table->display);
+        return hf__fail(r->err, HF_INVALID, "table %s: the description has no \"group\" column: leave group and to_group out",
+                        table->display);
     if (what->to_group && !hf__column_holds(column, what->to_group))
         return hf__fail(r->err, HF_INVALID, "table %s: column \"%s\" of type %s cannot hold the group \"%s\"", table->display, column->name,
                         column->type, what->to_group);
@@ -129,7 +131,7 @@ static hf_status render_list(const struct requeue *r, bool after, struct hf__ren
     return hf__sql_finish(&sql, false, out, r->err);
 }
 
-static hf_status render_lock(struct requeue *r)
+static hf_status render_one(struct requeue *r, bool lock, struct hf__rendered *out)
 {
     struct hf__sql sql;
     bool any = false;
@@ -138,9 +140,9 @@ static hf_status render_lock(struct requeue *r)
     put_from(&sql, r->plan);
     put_dead(&sql, r, &any);
     put_by_id(&sql, r, &any);
-    if (!r->plan->dialect->one_writer)
+    if (lock && !r->plan->dialect->one_writer)
         hf__sql_put(&sql, " FOR UPDATE SKIP LOCKED");
-    return hf__sql_finish(&sql, false, &r->lock, r->err);
+    return hf__sql_finish(&sql, false, out, r->err);
 }
 
 /* What a row is set to on its way back: its role's new value, or false: it keeps what it has. */
@@ -250,7 +252,9 @@ static hf_status render(struct requeue *r, void (*put)(struct hf__sql *, const s
 static hf_status render_all(struct requeue *r)
 {
     bool one = r->plan->server.database == HF__POSTGRES;
-    hf_status status = render_lock(r);
+    hf_status status = render_one(r, true, &r->lock);
+    if (status == HF_OK)
+        status = render_one(r, false, &r->see);
     if (status == HF_OK)
         status = render(r, from_group(r->plan) ? put_update : one ? put_move_in_one : put_copy, &r->move);
     if (status == HF_OK && !from_group(r->plan) && !one)
@@ -265,9 +269,25 @@ static hf_status run(struct requeue *r, const struct hf__rendered *statement, ui
     struct hf__rows rows;
     hf__rows_init(&rows);
     hf_status status = hf__sql_run(r->conn, statement, &r->args, &rows, deadline, r->err);
-    *matched = statement == &r->lock ? rows.count : rows.matched;
+    *matched = statement == &r->lock || statement == &r->see ? rows.count : rows.matched;
     hf__rows_free(&rows);
     return status;
+}
+
+/* A claim that passes by has a row locked for a moment (MySQL, MariaDB), a worker for as long as its handler runs: it is waited for a
+ * little, and then left alone. */
+static hf_status lock_row(struct requeue *r, uint64_t *found, struct hf__deadline deadline)
+{
+    enum { WAITS = 8 };
+    for (;;) {
+        uint64_t seen;
+        hf_status status = run(r, &r->lock, found, deadline);
+        if (status != HF_OK || *found > 0)
+            return status;
+        status = run(r, &r->see, &seen, deadline);
+        if (status != HF_OK || seen == 0 || r->waited >= WAITS || !hf__backoff(r->waited++, deadline))
+            return status;
+    }
 }
 
 /* *there: it was a dead letter that nobody works on, and is back now. */
@@ -275,7 +295,7 @@ static hf_status move_row(struct requeue *r, const struct hf__value *id, bool *t
 {
     uint64_t found, arrived = 0, left = 1;
     r->args.one[HF__P_ID] = *id;
-    hf_status status = run(r, &r->lock, &found, deadline);
+    hf_status status = lock_row(r, &found, deadline);
     *there = status == HF_OK && found > 0;
     if (!*there)
         return status;
@@ -310,6 +330,7 @@ static hf_status move_together(struct requeue *r, size_t first, size_t n)
     struct hf__deadline deadline = piece_deadline(r);
     enum hf__isolation level = r->plan->dialect->one_writer ? HF__ISOLATION_DEFAULT : HF__READ_COMMITTED;
     size_t moved = 0;
+    r->waited = 0;
     hf_status status = hf__conn_begin(r->conn, level, r->plan->table->mode, deadline, r->err);
     for (size_t i = first; i < first + n && status == HF_OK; i++) {
         bool there;
@@ -452,6 +473,7 @@ static void release(struct requeue *r)
     hf__rows_free(&r->rows[0]);
     hf__rows_free(&r->rows[1]);
     hf__rendered_free(&r->list);
+    hf__rendered_free(&r->see);
     hf__rendered_free(&r->lock);
     hf__rendered_free(&r->move);
     hf__rendered_free(&r->leave);

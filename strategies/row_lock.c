@@ -47,8 +47,7 @@ static hf_status take_any(struct hf__plan *plan, struct hf__conn *conn, const st
 static hf_status take_heads(struct hf__plan *plan, struct hf__conn *conn, const struct hf__claim *ask, struct hf__deadline deadline,
                             struct hf__row **rows, size_t *n, hf_error *err)
 {
-    struct hf__fifo_hold hold = {
-        .level = level_of(plan), .mode = HF__IMMEDIATE, .stays = true, .now_us = hf__clock_now_us(plan->clock)};
+    struct hf__fifo_hold hold = {.level = level_of(plan), .mode = HF__IMMEDIATE, .stays = true, .now_us = hf__clock_now_us(plan->clock)};
     return hf__fifo_heads(plan, conn, &hold, ask, deadline, rows, n, err);
 }
 
@@ -68,9 +67,9 @@ static bool writes(const struct hf__change *change)
 }
 
 /* May its failure be undone alone? PostgreSQL needs a savepoint for that, and changing a locked row below one costs it a multixact. A plain
- * table's settle, by id of a row that is locked, has nothing to fail of in passing: only triggers and foreign keys need it, and, where other
- * rows are settled in the same transaction, what the database may refuse. Elsewhere an error undoes its own statement, which is not enough
- * where a change has two. */
+ * table's settle, by id of a row that is locked, has nothing to fail of in passing: only triggers and foreign keys need it, and, where
+ * other rows are settled in the same transaction, what the database may refuse. Elsewhere an error undoes its own statement, which is not
+ * enough where a change has two. */
 static bool needs_savepoint(const struct hf__plan *plan, const struct hf__change *change, size_t n)
 {
     if (!plan->dialect->savepoint_saves_locks)

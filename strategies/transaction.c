@@ -52,13 +52,15 @@ hf_status hf__transaction_open(struct hf__plan *plan, struct hf__conn *conn, str
 static hf_status gone(const struct hf__plan *plan, struct hf__conn *conn, const hf_error *why, struct hf__deadline deadline, hf_error *err)
 {
     if (conn->lost)
-        return hf__fail(err, HF_LOST, "table %s: the connection of the delivery's transaction was lost: %s", plan->table->display, why->message);
+        return hf__fail(err, HF_LOST, "table %s: the connection of the delivery's transaction was lost: %s", plan->table->display,
+                        why->message);
     (void)roll_back(conn, deadline, NULL);
     conn->retire = true;
-    return hf__fail(err, HF_LOST,
-                    "table %s: the delivery's transaction had ended before its settle, and nothing was settled; a handler must not COMMIT or "
-                    "ROLLBACK it, nor go on after a deadlock, nor run DDL on MySQL (%s)",
-                    plan->table->display, why->message);
+    return hf__fail(
+        err, HF_LOST,
+        "table %s: the delivery's transaction had ended before its settle, and nothing was settled; a handler must not COMMIT or "
+        "ROLLBACK it, nor go on after a deadlock, nor run DDL on MySQL (%s)",
+        plan->table->display, why->message);
 }
 
 /* Back to the savepoint, if it is there. Settling is not done below it: PostgreSQL would pay a multixact for that. */
@@ -124,8 +126,8 @@ static hf_status not_released(const struct hf__plan *plan, struct hf__conn *conn
 }
 
 /* What a failure after the release means: with row lock the row goes with the transaction. */
-static hf_status refused(const struct hf__plan *plan, struct hf__conn *conn, hf_status status, bool *is_undone, struct hf__deadline deadline,
-                         hf_error *err)
+static hf_status refused(const struct hf__plan *plan, struct hf__conn *conn, hf_status status, bool *is_undone,
+                         struct hf__deadline deadline, hf_error *err)
 {
     bool lasting = status == HF_DATABASE || status == HF_DENIED || status == HF_NO_MEMORY;
     (void)hf__fail_context(err, "table %s: nothing of the delivery's transaction was committed", plan->table->display);

@@ -199,6 +199,7 @@ maria_make() {
 --innodb-flush-log-at-trx-commit=0
 --innodb-flush-method=nosync
 --skip-innodb-doublewrite
+--sync-binlog=0
 OPTIONS
     else
         as mysql touch "$maria/options"

@@ -101,8 +101,7 @@ static void is_reset_on(struct hf_test_jobs *jobs)
     void *native = hf_test_connection_native(connection, database);
     CU_ASSERT_EQUAL(hf_test_native_run(database, native, "CREATE TEMPORARY TABLE of_mine (x int)"), 0);
     CU_ASSERT_EQUAL(hf_test_native_run(database, native, "BEGIN"), 0);
-    CU_ASSERT_EQUAL(
-        hf_test_native_run(database, native, hf_test_format("INSERT INTO %s (id, payload) VALUES (99, 'x')", jobs->name)), 0);
+    CU_ASSERT_EQUAL(hf_test_native_run(database, native, hf_test_format("INSERT INTO %s (id, payload) VALUES (99, 'x')", jobs->name)), 0);
     hf_connection_return(connection);
     CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, "1 = 1"), 0);
     HF_TEST_OK(hf_checkout(runtime, 5000, &connection, &err), &err);
@@ -184,6 +183,11 @@ static hf_outcome acks(hf_delivery *delivery, void *ctx)
 {
     hf_test_run_end(ctx, hf_test_run_begin(ctx, delivery));
     return HF_ACK;
+}
+
+static bool is_empty(void *arg)
+{
+    return hf_test_jobs_count(arg, "1 = 1") == 0;
 }
 
 static void outlives_a_stop_on(struct hf_test_jobs *jobs)
@@ -418,7 +422,37 @@ static void the_cost_is_told(void)
     on_all(cost_on);
 }
 
-/* However many are lent, rows are claimed, renewed and settled. */
+/* Others who take all that they can get, and keep it, do not take what rows are claimed and settled with. */
+static void rows_go_on_beside_it_on(struct hf_test_jobs *jobs)
+{
+    enum { OTHERS = 8 };
+    for (size_t pool = 1; pool <= 5; pool++) {
+        hf_error err = {.status = HF_OK};
+        hf_connection *others[OTHERS] = {NULL};
+        size_t n = 0;
+        hf_runtime *runtime = started(jobs, pool, 2, 0, acks);
+        while (n < OTHERS && hf_checkout(runtime, 0, &others[n], NULL) == HF_OK)
+            n++;
+        hf_runtime *feeder = runtime_with(jobs, 1); /* an enqueue may wait, for it is no part of what the pool is kept for */
+        hf_test_jobs_add(jobs, feeder, 5);
+        HF_TEST_OK(hf_runtime_close(feeder), NULL);
+        hf_wake(runtime, jobs->table);
+        if (!hf_test_wait_until(is_empty, jobs, 8000))
+            hf_test_fail("pool %zu with %zu lent: rows stay; it said: %s", pool, n, jobs->log ? jobs->log : "nothing");
+        CU_ASSERT(n < OTHERS && (pool < 5 || n > 0));
+        while (n > 0)
+            hf_connection_return(others[--n]);
+        HF_TEST_OK(hf_runtime_wait_empty(runtime, 10000, &err), &err);
+        close_runtime(runtime);
+    }
+}
+
+static void rows_go_on_beside_it(void)
+{
+    on_all(rows_go_on_beside_it_on);
+}
+
+/* However many are lent, leases are renewed. */
 static hf_outcome outlasts_its_lease(hf_delivery *delivery, void *ctx)
 {
     struct hf_test_jobs *jobs = ctx;
@@ -463,6 +497,7 @@ int main(int argc, char **argv)
         {"before the start and in a child", before_the_start_and_in_a_child},
         {"never deadlocks", never_deadlocks},
         {"declared are kept", declared_are_kept},
+        {"rows go on beside it", rows_go_on_beside_it},
         {"leases are renewed beside it", leases_are_renewed_beside_it},
         {"the cost is told", the_cost_is_told},
         CU_TEST_INFO_NULL,

@@ -119,8 +119,9 @@ static void check_precision(enum hf__database database, unsigned digits)
     struct hf_test_bed bed;
     struct hf__row *row;
     hf_bed_describe(&bed, database, ", \"columns\": { \"id\": \"id\", \"retry_after\": \"due\" }, \"clock\": \"database\"", false);
-    hf_bed_sql(&bed, hf_test_format("CREATE TABLE @ (id INTEGER NOT NULL PRIMARY KEY, due %s(%u) NULL, asked %s(6) NULL)",
-                                    database == HF__MYSQL ? "DATETIME" : "timestamp", digits, database == HF__MYSQL ? "DATETIME" : "timestamp"));
+    hf_bed_sql(&bed,
+               hf_test_format("CREATE TABLE @ (id INTEGER NOT NULL PRIMARY KEY, due %s(%u) NULL, asked %s(6) NULL)",
+                              database == HF__MYSQL ? "DATETIME" : "timestamp", digits, database == HF__MYSQL ? "DATETIME" : "timestamp"));
     hf_bed_plan(&bed, NULL, 0);
     const char *now = database == HF__MYSQL ? "UTC_TIMESTAMP(6)" : "clock_timestamp() AT TIME ZONE 'UTC'";
     for (int i = 0; i < 30; i++) {

@@ -43,14 +43,10 @@ static void transactional(void)
         enum hf__database database;
         size_t pool_size_for_10, minimum;
     } cases[] = {
-        {HF__ROW_LOCK, HF__POSTGRES, 11, 1},
-        {HF__ADVISORY_LOCK, HF__MYSQL, 11, 1},
-        {HF__ROW_LOCK, HF__MYSQL, 11, 1},
-        {HF__ADVISORY_LOCK, HF__POSTGRES, 11, 1},
-        {HF__ADVISORY_LOCK, HF__SQLITE, 13, 1},
-        {HF__LEASE, HF__POSTGRES, 14, 2}, /* a renewal has to get through beside it */
-        {HF__LEASE, HF__MYSQL, 14, 2},
-        {HF__LEASE, HF__SQLITE, 14, 2},
+        {HF__ROW_LOCK, HF__POSTGRES, 11, 1},    {HF__ADVISORY_LOCK, HF__MYSQL, 11, 1},
+        {HF__ROW_LOCK, HF__MYSQL, 11, 1},       {HF__ADVISORY_LOCK, HF__POSTGRES, 11, 1},
+        {HF__ADVISORY_LOCK, HF__SQLITE, 13, 1}, {HF__LEASE, HF__POSTGRES, 14, 2}, /* a renewal has to get through beside it */
+        {HF__LEASE, HF__MYSQL, 14, 2},          {HF__LEASE, HF__SQLITE, 14, 2},
     };
     for (size_t i = 0; i < LENGTH(cases); i++) {
         struct hf__cost_input input = {.kind = cases[i].kind, .database = cases[i].database, .workers = 10, .transactional = true};

@@ -5,7 +5,7 @@
 
 #include "tests/bed.h"
 
-#define ROLES                                                                                                                        \
+#define ROLES                                                                                                                \
     "\"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\", \"retry_after\": \"retry_after\", \"last_error\": " \
     "\"last_error\", \"group\": \"grp\""
 static const char *const described[] = {
@@ -575,7 +575,7 @@ static void check_refused(enum hf__database database, const char *columns, const
     hf_bed_close(&bed);
 }
 
-#define DEAD_BUT(id, payload, locked)                                                                     \
+#define DEAD_BUT(id, payload, locked)                                                                                     \
     "id " id ", grp text, payload " payload ", attempt integer, retry_after timestamptz, locked_until timestamptz" locked \
     ", last_error text"
 
@@ -611,8 +611,8 @@ static void check_not_itself(enum hf__database database)
         const char *schema = i ? hf_test_format(", \"schema\": \"%s\"", own[database]) : "";
         hf_bed_describe(&bed, database, described[HF__LEASE], true);
         hf__table_free(bed.table);
-        const char *json =
-            hf_bed_text(&bed, hf_test_format("{ \"table\": \"@\"%s, \"dead_letter\": { \"table\": \"@\"%s } }", described[HF__LEASE], schema));
+        const char *json = hf_bed_text(
+            &bed, hf_test_format("{ \"table\": \"@\"%s, \"dead_letter\": { \"table\": \"@\"%s } }", described[HF__LEASE], schema));
         HF_TEST_OK(hf__table_parse(json, strlen(json), &bed.table, &bed.err), &bed.err);
         options.clock = bed.clock;
         HF_TEST_STATUS(hf__plan_open(bed.conn, bed.table, &options, hf_bed_soon(), &bed.plan, &bed.err), HF_INVALID, &bed.err);

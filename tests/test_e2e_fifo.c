@@ -1,4 +1,4 @@
-/* ctest: timeout=900 labels=e2e,slow serial
+/* ctest: timeout=1800 labels=e2e,slow serial
  * FIFO groups under load: four processes on fifty groups. No two rows of a group run at once, and they begin in order (cases 56, 58). */
 #include <signal.h>
 #include <stdlib.h>

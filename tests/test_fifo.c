@@ -607,6 +607,34 @@ static void check_batch_guards(unsigned has)
     close_bed(&bed);
 }
 
+/* A head that was due when it was looked for, and is not when its guard is had: not taken, and the guard does not stay. */
+static void check_changed_since(enum hf__database database, unsigned has)
+{
+    struct bed bed;
+    open_all(&bed, database, has);
+    for (int id = 1; id <= 3; id++)
+        put(&bed, id, hf_test_format("g%d", id), -40 + id);
+    struct hf__conn *third = hf_test_session(bed.url);
+    const char *later = hf_test_format("UPDATE %s SET retry_after = %s WHERE id = 2", bed.name, moment(database, 3600));
+    const char *earlier = hf_test_format("UPDATE %s SET retry_after = %s WHERE id = 2", bed.name, moment(database, -60));
+    struct hf__statement put_off = {.sql = later};
+    struct hf__row *first = expect(&bed, bed.conn, 1); /* and what it has seen of the others serves the next claim */
+    HF_TEST_OK(hf__conn_run(third, &put_off, NULL, 0, NULL, soon(), &bed.err), &bed.err);
+    struct hf__row *last = expect(&bed, bed.other, 3);
+    hf_test_sql(bed.url, earlier);
+    expect_acked(&bed, third, 2);
+    CU_ASSERT_EQUAL(settle(&bed, bed.conn, first, HF__ACK, 0), HF_OK);
+    CU_ASSERT_EQUAL(settle(&bed, bed.other, last, HF__ACK, 0), HF_OK);
+    hf__conn_close(third);
+    close_bed(&bed);
+}
+
+static void test_changed_since(void)
+{
+    FOR_EACH_KIND(kind)
+    check_changed_since(kind->database, kind->has);
+}
+
 static void test_locked_head(void)
 {
     FOR_EACH_KIND(kind)
@@ -998,6 +1026,7 @@ int main(int argc, char **argv)
         {"a row in work that is not the head holds its group", test_overtaken},
         {"a lease that is over loses its token, head or not", test_over},
         {"a locked head is not passed over and its guard comes back", test_locked_head},
+        {"a head that has changed since it was looked for", test_changed_since},
         {"groups that are named, all, and the dead letters'", test_groups},
         {"groups are equal as the database says", test_collation},
         {"groups of other types", test_types},

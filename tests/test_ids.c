@@ -8,7 +8,7 @@
 static const char *const described[] = {
     [HF__ROW_LOCK] = ", \"columns\": { " COLUMNS " }",
     [HF__LEASE] = ", \"columns\": { " COLUMNS ", \"locked_until\": \"locked_until\" }",
-    [HF__ADVISORY_LOCK] = ", \"columns\": { " COLUMNS " }, \"advisory_lock\": \"@-{id}\"",
+    [HF__ADVISORY_LOCK] = ", \"columns\": { " COLUMNS " }, \"advisory_lock\": \"{id}\"",
 };
 static const char *const dead[] = {", \"dead_letter\": { \"group\": \"dead\" }", ", \"dead_letter\": { \"table\": \"@_dead\" }"};
 
@@ -86,8 +86,8 @@ struct ids {
     bool quoted;
 };
 
-static const char *const integers[] = {"2147483647", "2147483648", "4294967296", "9223372036854775807", "0", "-1", "-9223372036854775808",
-                                       NULL};
+static const char *const integers[] = {"2147483647", "2147483648", "4294967296",           "9223372036854775807",
+                                       "0",          "-1",         "-9223372036854775808", NULL};
 static const char *const unsigneds[] = {"0", "2147483648", "9223372036854775807", "9223372036854775808", "18446744073709551615", NULL};
 static const char *const small[] = {"32767", "0", "-32768", NULL};
 static const char *const uuids[] = {"00000000-0000-0000-0000-000000000000", "0f9a7f4e-5c1b-4a93-9d3e-8b6f2f0a1c2d",

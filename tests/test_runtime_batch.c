@@ -449,6 +449,34 @@ static void at_the_limit_on(struct hf_test_jobs *jobs)
     CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, "attempt > 1"), jobs->kind.strategy == HF_ROW_LOCK ? 0 : 2 * BATCH);
 }
 
+static void half_before_the_limit(hf_delivery *const *deliveries, size_t n, void *ctx)
+{
+    size_t runs[BATCH];
+    set_all(deliveries, n / 2, HF_ACK);
+    begin_runs(deliveries, n, ctx, runs);
+    (void)hf_delivery_wait(deliveries[n - 1], 20000);
+    set_all(deliveries, n, HF_REJECT);
+    end_runs(n, ctx, runs);
+}
+
+/* What was set before the limit stands, and nothing that is set after it counts. */
+static void half_on(struct hf_test_jobs *jobs)
+{
+    hf_error err = {.status = HF_OK};
+    hf_stop_report report = HF_STOP_REPORT_INIT;
+    hf_runtime *runtime = subscribed(jobs, (struct setup){.workers = 1, .prefetch = SIZE_MAX}, half_before_the_limit);
+    hf_test_jobs_add(jobs, runtime, BATCH);
+    start(runtime);
+    hf_test_wait_for_runs(jobs, BATCH);
+    HF_TEST_OK(hf_runtime_stop(runtime, 50, &report, &err), &err);
+    CU_ASSERT_EQUAL(report.settled, BATCH / 2);
+    CU_ASSERT_EQUAL(report.given_back, BATCH / 2);
+    CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.acked"), BATCH / 2);
+    stop(runtime);
+    CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, "id > 4"), BATCH / 2);
+    CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, "1 = 1"), BATCH / 2);
+}
+
 static void deaf_on(struct hf_test_jobs *jobs)
 {
     hf_error err = {.status = HF_OK};
@@ -469,6 +497,7 @@ static void stops(void)
 {
     on_each(hf_test_kinds, hf_test_n_kinds, 1, drained_on);
     on_each(hf_test_kinds, hf_test_n_kinds, 1, at_the_limit_on);
+    on_each(hf_test_kinds, hf_test_n_kinds, 1, half_on);
     on_each(hf_test_kinds, hf_test_n_kinds, 1, deaf_on);
 }
 

@@ -34,7 +34,8 @@ static void put(struct scene *scene, const char *group, const char *payload, siz
 static void open_scene(struct scene *scene, struct hf_test_kind kind, bool group)
 {
     struct hf_test_shape shape = {.columns = ", \"group\": \"grp\"",
-                                  .settings = group ? ", \"max_attempts\": 3, \"dead_letter\": { \"group\": \"dead\" }" : ", \"max_attempts\": 3",
+                                  .settings =
+                                      group ? ", \"max_attempts\": 3, \"dead_letter\": { \"group\": \"dead\" }" : ", \"max_attempts\": 3",
                                   .dead_table = !group};
     hf_test_jobs_open_shape(&scene->jobs, kind, 30, shape);
     atomic_init(&scene->failing, 0);

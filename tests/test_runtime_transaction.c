@@ -361,7 +361,8 @@ static void ended_on(struct hf_test_jobs *jobs, const char *end, int64_t kept)
     wait_empty(runtime);
     CU_ASSERT_EQUAL(atomic_load(&script.first_error), 0);
     if (atomic_load(&script.settled) != HF_LOST)
-        hf_test_fail("%s under %s: %s", end, hf_strategy_name(jobs->kind.strategy), hf_status_name((hf_status)atomic_load(&script.settled)));
+        hf_test_fail("%s under %s: %s", end, hf_strategy_name(jobs->kind.strategy),
+                     hf_status_name((hf_status)atomic_load(&script.settled)));
     CU_ASSERT_PTR_NOT_NULL(strstr(script.err.message, "must not COMMIT"));
     CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.lost"), 1);
     CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.acked"), 1);
@@ -432,8 +433,9 @@ static hf_outcome deadlocks(hf_delivery *delivery, void *ctx)
     if (native && first) {
         (void)hf_test_native_run(HF__MYSQL, native, hf_test_format("UPDATE %s SET attempt = 0 WHERE job = 1001", written_table(jobs)));
         hf_test_gate_pass(script.gate);
-        atomic_store(&script.first_error,
-                     hf_test_native_run(HF__MYSQL, native, hf_test_format("UPDATE %s SET attempt = 0 WHERE job = 1002", written_table(jobs))));
+        atomic_store(
+            &script.first_error,
+            hf_test_native_run(HF__MYSQL, native, hf_test_format("UPDATE %s SET attempt = 0 WHERE job = 1002", written_table(jobs))));
     }
     hf_outcome outcome = first ? script.outcome : HF_ACK;
     if (first)
@@ -495,8 +497,8 @@ static void lock_wait_on(struct hf_test_jobs *jobs)
     hf_test_session_run(session, "START TRANSACTION");
     hf_test_session_run(session, hf_test_format("UPDATE %s SET attempt = 0 WHERE job = 1001", written_table(jobs)));
     script.settles = true;
-    script.first = hf_test_format("SET STATEMENT innodb_lock_wait_timeout = 1 FOR UPDATE %s SET attempt = 0 WHERE job = 1001",
-                                  written_table(jobs));
+    script.first =
+        hf_test_format("SET STATEMENT innodb_lock_wait_timeout = 1 FOR UPDATE %s SET attempt = 0 WHERE job = 1001", written_table(jobs));
     hf_runtime *runtime = started(jobs, (struct setup){.workers = 1});
     hf_test_jobs_add(jobs, runtime, 1);
     wait_empty(runtime);
@@ -962,9 +964,9 @@ static hf_outcome reads_its_level(hf_delivery *delivery, void *ctx)
     struct hf_test_jobs *jobs = ctx;
     size_t run = hf_test_run_begin(jobs, delivery);
     void *native = hf_test_delivery_native(delivery, HF__POSTGRES);
-    long is = native ? hf_test_native_int(HF__POSTGRES, native,
-                                          "SELECT (current_setting('transaction_isolation') = 'repeatable read')::int")
-                     : -1;
+    long is = native
+                  ? hf_test_native_int(HF__POSTGRES, native, "SELECT (current_setting('transaction_isolation') = 'repeatable read')::int")
+                  : -1;
     atomic_store(&handles, (int)is);
     hf_test_run_end(jobs, run);
     return HF_ACK;

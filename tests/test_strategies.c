@@ -209,7 +209,7 @@ static void check_small_table(enum hf__database database, const char *const *gro
     open_plan_of(&bed, groups, n_groups);
     size_t ours = n_groups == 1 ? N / 2 : N;
     CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.conn, FEW, rows), FEW);
-    CU_ASSERT_EQUAL(claim(&bed, bed.other, N, rows + FEW), ours - FEW);
+    CU_ASSERT_EQUAL_FATAL(claim(&bed, bed.other, N, rows + FEW), ours - FEW);
     for (size_t i = 0; i < ours; i++)
         hf__row_free(rows[i]);
     HF_TEST_OK(hf__conn_rollback(bed.other, soon(), &bed.err), &bed.err);
