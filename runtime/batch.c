@@ -8,13 +8,12 @@ hf_outcome hf__batch_outcome(const struct hf_delivery *delivery)
     return outcome < 0 ? HF_RETRY_AFTER : (hf_outcome)outcome;
 }
 
-/* Under the lock: the handler has returned. What was decided before the drain limit stands: that row has had its run. */
+/* Under the lock: the handler has returned. */
 static void decide(struct hf_delivery *delivery)
 {
-    bool goes_back = delivery->drained && atomic_load(&delivery->outcome) < 0;
     delivery->handling = false;
     delivery->on_cancel = NULL;
-    hf__delivery_decide(delivery, goes_back ? HF__GIVE_BACK : hf__action_of(hf__batch_outcome(delivery)));
+    hf__delivery_decide(delivery, hf__delivery_goes_back(delivery) ? HF__GIVE_BACK : hf__action_of(hf__batch_outcome(delivery)));
 }
 
 void hf__batch_run(struct hf_delivery *const *deliveries, size_t n)

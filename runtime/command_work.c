@@ -215,7 +215,8 @@ int hf__command_work(int argc, char **argv)
     static const struct argp_option options[] = {
         {"exec", KEY_EXEC, "COMMAND", 0,
          "The shell command that runs for each job: payload on standard input, and HOLDFAST_ID, "
-         "HOLDFAST_ATTEMPT, HOLDFAST_GROUP, HOLDFAST_KEY, HOLDFAST_PARTITION_KEY, HOLDFAST_HEADERS in the environment. It ends with 0: done; 65: never again; "
+         "HOLDFAST_ATTEMPT, HOLDFAST_GROUP, HOLDFAST_KEY, HOLDFAST_PARTITION_KEY, HOLDFAST_HEADERS in the environment. It ends with 0: "
+         "done; 65: never again; "
          "75: again at once; anything else: again later, after a growing delay",
          2},
         {"group", KEY_GROUP, "GROUP", 0, "Only jobs of this group; may be repeated", 0},

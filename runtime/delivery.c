@@ -121,6 +121,11 @@ static hf_outcome call_handler(struct hf_delivery *delivery)
     return HF_RETRY_AFTER;
 }
 
+bool hf__delivery_goes_back(const struct hf_delivery *delivery)
+{
+    return delivery->drained && atomic_load(&delivery->outcome) < 0;
+}
+
 bool hf__delivery_run(struct hf_delivery *delivery)
 {
     struct hf_subscription *subscription = delivery->subscription;
@@ -135,7 +140,7 @@ bool hf__delivery_run(struct hf_delivery *delivery)
     delivery->on_cancel = NULL;
     bool ours = delivery->state == HF__DELIVERY_RUNNING;
     if (ours)
-        hf__delivery_decide(delivery, delivery->drained ? HF__GIVE_BACK : hf__action_of(outcome));
+        hf__delivery_decide(delivery, hf__delivery_goes_back(delivery) ? HF__GIVE_BACK : hf__action_of(outcome));
     else
         hf__partition_pass(delivery);
     while (delivery->calling)

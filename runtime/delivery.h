@@ -40,7 +40,7 @@ struct hf__answer {
 
 struct hf_delivery {
     struct hf_subscription *subscription;
-    struct hf__row *row; /* its values are constant; its tokens belong to claimer, renewer and settler in turn */
+    struct hf__row *row;                     /* its values are constant; its tokens belong to claimer, renewer and settler in turn */
     char group_text[24], partition_text[24]; /* of a group, and of a partition key, that is a number */
 
     /* Set by the handler's thread before the settle; read by whoever settles, after it. */
@@ -114,6 +114,8 @@ void hf__delivery_runs(struct hf_delivery *delivery);
 /* Runs the handler, and what it deferred. True: the handler's return has decided the outcome, and the caller must settle.
  * False: hf_delivery_settle has. Not locked. */
 bool hf__delivery_run(struct hf_delivery *delivery);
+/* Locked: the drain limit came before its outcome. What a batch handler had set before the limit stands: that row has had its run. */
+bool hf__delivery_goes_back(const struct hf_delivery *delivery);
 /* The same for a batch: the handler's return has decided each. Not locked. */
 void hf__batch_run(struct hf_delivery *const *deliveries, size_t n);
 /* What became of a row of a batch, to be taken when the handler has returned. */
@@ -147,8 +149,8 @@ HF_CHECKED hf_status hf__resolve(struct hf_delivery *delivery, struct hf__change
 void hf__check_model(struct hf_subscription *subscription);
 
 /* Transactional mode (transaction.c). Not locked. */
-/* Opens the transaction on the delivery's connection, which is not pinned. False: it has been decided that the row goes back unbegun, and the
- * caller settles it. */
+/* Opens the transaction on the delivery's connection, which is not pinned. False: it has been decided that the row goes back unbegun, and
+ * the caller settles it. */
 bool hf__transaction_begin(struct hf_delivery *delivery);
 /* Ends the transaction of a decided delivery. True: it is settled, or lost, with the change's status. False: it is to be settled with the
  * outcome that the delivery has now. */

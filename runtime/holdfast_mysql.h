@@ -17,16 +17,17 @@ HF_API HF_CHECKED hf_status hf_enqueue_mysql(MYSQL *connection, const hf_table *
                                              hf_error *err);
 
 /* The delivery's own transaction (`transactional` in the subscription): what the handler writes through it is committed together with its
- * HF_ACK, and undone with every other outcome, before that is settled. NULL when the delivery is not transactional or is settled already, or
- * the database is another one. Borrowed, until the settle; one thread at a time; blocks for a ping that is in flight, two seconds at most.
+ * HF_ACK, and undone with every other outcome, before that is settled. NULL when the delivery is not transactional or is settled already,
+ * or the database is another one. Borrowed, until the settle; one thread at a time; blocks for a ping that is in flight, two seconds at
+ * most.
  *
  * The handler must not end the transaction (COMMIT, ROLLBACK), nor touch the savepoint hf_handler, nor change the session's settings;
  * nor run DDL, which commits by itself. After a deadlock (error 1213) the server has undone all of it, and what is run then commits by
  * itself: the handler returns at once, with HF_RETRY_AFTER. A lock wait that ends in error 1205 undoes its own statement only.
- * When the transaction is found ended the delivery is lost (HF_LOST): nothing is settled, and the row runs again. Nothing may be in progress on
- * the handle when the outcome is returned or settled. An ack whose transaction the handler left failed is undone, and the row goes back as by
- * HF_RETRY_AFTER. Until the handler asks for it the connection is kept alive and watched; from then on it is the handler's alone, and
- * the server ends its session when it is not used for longer than twelve keepalive_ms. */
+ * When the transaction is found ended the delivery is lost (HF_LOST): nothing is settled, and the row runs again. Nothing may be in
+ * progress on the handle when the outcome is returned or settled. An ack whose transaction the handler left failed is undone, and the row
+ * goes back as by HF_RETRY_AFTER. Until the handler asks for it the connection is kept alive and watched; from then on it is the handler's
+ * alone, and the server ends its session when it is not used for longer than twelve keepalive_ms. */
 HF_API MYSQL *hf_mysql_delivery(hf_delivery *delivery);
 
 /* The handle of a connection of hf_checkout; NULL when the database is another one. Borrowed, until hf_connection_return; one thread at a

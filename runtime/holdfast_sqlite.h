@@ -16,14 +16,15 @@ HF_API HF_CHECKED hf_status hf_enqueue_sqlite(sqlite3 *connection, const hf_tabl
                                               hf_error *err);
 
 /* The delivery's own transaction (`transactional` in the subscription): what the handler writes through it is committed together with its
- * HF_ACK, and undone with every other outcome, before that is settled. NULL when the delivery is not transactional or is settled already, or
- * the database is another one. Borrowed, until the settle; one thread at a time; blocks for a ping that is in flight, two seconds at most.
+ * HF_ACK, and undone with every other outcome, before that is settled. NULL when the delivery is not transactional or is settled already,
+ * or the database is another one. Borrowed, until the settle; one thread at a time; blocks for a ping that is in flight, two seconds at
+ * most.
  *
  * The handler must not end the transaction (COMMIT, ROLLBACK), nor touch the savepoint hf_handler, nor change the session's settings;
- * nor use a conflict clause or trigger that rolls back. The transaction begins in the description's "mode". By default (immediate) it keeps all
- * other writers of the database waiting until the handler has ended, those of other connections of this handler included.
- * When the transaction is found ended the delivery is lost (HF_LOST): nothing is settled, and the row runs again. Nothing may be in progress on
- * the handle when the outcome is returned or settled. An ack whose transaction the handler left failed is undone, and the row goes back as by
+ * nor use a conflict clause or trigger that rolls back. The transaction begins in the description's "mode". By default (immediate) it keeps
+ * all other writers of the database waiting until the handler has ended, those of other connections of this handler included. When the
+ * transaction is found ended the delivery is lost (HF_LOST): nothing is settled, and the row runs again. Nothing may be in progress on the
+ * handle when the outcome is returned or settled. An ack whose transaction the handler left failed is undone, and the row goes back as by
  * HF_RETRY_AFTER. Until the handler asks for it the connection is kept alive and watched; from then on it is the handler's alone, and
  * no time limit of the library's stops its statements. */
 HF_API sqlite3 *hf_sqlite_delivery(hf_delivery *delivery);

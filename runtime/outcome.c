@@ -179,8 +179,9 @@ static hf_status refuse(const struct hf_delivery *delivery, hf_outcome outcome, 
     if (outcome > HF_DEFER)
         return hf__fail(err, HF_INVALID, "%d is no hf_outcome", (int)outcome);
     if (delivery->subscription->batch_handler)
-        return hf__fail(err, HF_MISUSE, "the delivery is one of a batch, which is settled together: set its outcome with "
-                                        "hf_delivery_set_outcome");
+        return hf__fail(err, HF_MISUSE,
+                        "the delivery is one of a batch, which is settled together: set its outcome with "
+                        "hf_delivery_set_outcome");
     return hf__runtime_usable(delivery->subscription->runtime, err);
 }
 

@@ -195,10 +195,11 @@ static hf_status check_one_writer(struct hf_runtime *runtime, const struct hf_ta
 {
     const struct hf_subscription *other;
     if (options->workers > 1)
-        return hf__fail(err, HF_INVALID,
-                        "the subscription to table %s is transactional with %zu workers, and SQLite has one writer at a time: set workers to "
-                        "1, or leave transactional out",
-                        table->display, options->workers);
+        return hf__fail(
+            err, HF_INVALID,
+            "the subscription to table %s is transactional with %zu workers, and SQLite has one writer at a time: set workers to "
+            "1, or leave transactional out",
+            table->display, options->workers);
     pthread_mutex_lock(&runtime->lock);
     TAILQ_FOREACH (other, &runtime->subscriptions, entry)
         if (other->options.transactional)

@@ -54,10 +54,10 @@ struct hf_runtime {
     struct hf__clock *clock;
 
     /* Written by start before any thread runs, constant while threads run. */
-    size_t pool_size;    /* 0: not started */
-    size_t held_allowed; /* connections that hold rows, by the cost model, all subscriptions together */
+    size_t pool_size;       /* 0: not started */
+    size_t held_allowed;    /* connections that hold rows, by the cost model, all subscriptions together */
     size_t lending_allowed; /* lending.most */
-    bool pool_ample;     /* nobody need wait for a connection: a worker may keep its own between rows */
+    bool pool_ample;        /* nobody need wait for a connection: a worker may keep its own between rows */
 
     /* The longest database call or wait for a connection, renewals excepted. Lowered by start, while others may enqueue. */
     _Atomic int64_t call_limit_ms;

@@ -168,10 +168,11 @@ static hf_status check_pool(const struct hf_runtime *runtime, hf_error *err)
         input.handler_connections = 0;
         struct hf__cost cost = hf__cost_of(&input);
         if (runtime->pool_size < cost.minimum)
-            return hf__fail(err, HF_INVALID,
-                            "table %s: the pool of %zu is too small: a transactional delivery holds a connection and its lease is renewed on "
-                            "another, so set pool_size to %zu at least, or to 0",
-                            subscription->table->display, runtime->pool_size, cost.minimum);
+            return hf__fail(
+                err, HF_INVALID,
+                "table %s: the pool of %zu is too small: a transactional delivery holds a connection and its lease is renewed on "
+                "another, so set pool_size to %zu at least, or to 0",
+                subscription->table->display, runtime->pool_size, cost.minimum);
     }
     return HF_OK;
 }

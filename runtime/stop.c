@@ -167,8 +167,9 @@ hf_status hf_runtime_stop(hf_runtime *runtime, int64_t drain_ms, hf_stop_report 
     size_t lent = done ? shut(runtime, limit) : 0;
     status = write_report(runtime, report, err);
     if (status == HF_OK && lent > 0)
-        status = hf__fail(err, HF_TIMEOUT,
-                          "%zu connections of hf_checkout are not back yet: hf_connection_return them, and call hf_runtime_stop again", lent);
+        status =
+            hf__fail(err, HF_TIMEOUT,
+                     "%zu connections of hf_checkout are not back yet: hf_connection_return them, and call hf_runtime_stop again", lent);
     if (status == HF_OK && !done)
         status = hf__fail(err, HF_TIMEOUT,
                           "%zu handlers still run after the drain limit of %lld ms; call hf_runtime_stop again to wait for them",

@@ -430,8 +430,8 @@ void hf__claim_buried(struct hf_subscription *subscription, size_t buried, const
         subscription->count.dead += buried;
         pthread_mutex_unlock(&subscription->lock);
         hf__log_noise(subscription, &subscription->dead_noise, HF_LOG_WARNING,
-                      "%s: %zu rows went to the dead letter unrun: their last run ended without an outcome, and max_attempts is used up", table,
-                      buried);
+                      "%s: %zu rows went to the dead letter unrun: their last run ended without an outcome, and max_attempts is used up",
+                      table, buried);
     }
     if (refused->status != HF_OK)
         hf__log_noise(subscription, &subscription->settle_noise, HF_LOG_ERROR,

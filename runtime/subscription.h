@@ -75,18 +75,18 @@ struct hf_subscription {
     struct hf_table *table;
     struct hf_subscription_options options; /* defaults filled in */
     char **groups;                          /* what options.groups points to */
-    hf_handler handler;             /* of single deliveries, */
-    hf_batch_handler batch_handler; /* or of several; one of the two is NULL */
-    size_t batch;                   /* rows that a call of the handler gets at most: options.batch, or 1 */
+    hf_handler handler;                     /* of single deliveries, */
+    hf_batch_handler batch_handler;         /* or of several; one of the two is NULL */
+    size_t batch;                           /* rows that a call of the handler gets at most: options.batch, or 1 */
     void *ctx;
     TAILQ_ENTRY(hf_subscription) entry; /* guarded by the runtime's lock */
 
     /* Written by start before any thread runs, constant while threads run. */
     struct hf__plan *plan;
     const struct hf__strategy *strategy;
-    struct hf__cost cost; /* of the workers that run */
-    bool lease;           /* which engine */
-    bool holds;           /* a delivery in work holds a connection, */
+    struct hf__cost cost;     /* of the workers that run */
+    bool lease;               /* which engine */
+    bool holds;               /* a delivery in work holds a connection, */
     enum hf__purpose held_as; /* for this */
     int64_t lease_ns;
     size_t n_workers;           /* that run: fewer than asked when the pool is too small */
@@ -115,9 +115,9 @@ struct hf_subscription {
 
     struct hf__deliveries work; /* every delivery that exists */
     size_t n_work, peak_work;
-    size_t extra; /* connections in use of extra_most */
-    struct hf__deliveries ready; /* lease: claimed, not begun, in claim order */
-    size_t n_ready, n_blocked;   /* blocked ones wait for a row of their partition key */
+    size_t extra;                   /* connections in use of extra_most */
+    struct hf__deliveries ready;    /* lease: claimed, not begun, in claim order */
+    size_t n_ready, n_blocked;      /* blocked ones wait for a row of their partition key */
     size_t running;                 /* lease: workers that run a handler */
     struct hf__deliveries leases;   /* lease: to be renewed, soonest first */
     struct hf__deliveries settling; /* lease: outcomes on their way, oldest first */
@@ -144,8 +144,8 @@ struct hf__cost_input hf__cost_input_for(const struct hf_runtime *runtime, const
 
 /* The public hf_subscribe makes one of checked options. */
 HF_CHECKED hf_status hf__subscription_new(struct hf_runtime *runtime, const struct hf_table *table,
-                                          const struct hf_subscription_options *options, hf_handler handler,
-                                          hf_batch_handler batch_handler, void *ctx, struct hf_subscription **out, hf_error *err);
+                                          const struct hf_subscription_options *options, hf_handler handler, hf_batch_handler batch_handler,
+                                          void *ctx, struct hf_subscription **out, hf_error *err);
 void hf__subscription_free(struct hf_subscription *subscription); /* NULL is allowed; no thread of it runs */
 
 /* Makes the threads, which wait for _go. On an error those that exist have ended. */

@@ -56,7 +56,7 @@ bool hf__transaction_begin(struct hf_delivery *delivery)
     struct hf_subscription *subscription = delivery->subscription;
     hf_error err = {.status = HF_OK};
     hf_status status =
-        hf__transaction_open(subscription->plan, hf__checkout_conn(delivery->checkout), hf__call_deadline(subscription), &err);
+        hf__transaction_open(subscription->plan, hf__checkout_conn(delivery->checkout), delivery->row, hf__call_deadline(subscription), &err);
     if (status == HF_OK)
         return opened(delivery);
     not_begun(delivery, status, &err);
@@ -178,6 +178,8 @@ bool hf__lease_begin(struct hf_delivery *delivery)
         return false;
     }
     hf__check_model(subscription);
+    if (hf__transaction_locks_row(subscription->plan))
+        pause_renewals(delivery);
     if (!hf__transaction_begin(delivery))
         return false;
     hf__checkout_pin(delivery->checkout, on_lost, delivery);

@@ -375,11 +375,11 @@ void hf__check_model(struct hf_subscription *subscription)
     if (rows + keys + handlers <= runtime->held_allowed + runtime->lending_allowed)
         return;
     atomic_fetch_add(&runtime->model_exceeded, 1);
-    hf__log_noise(
-        subscription, &subscription->claim_noise, HF_LOG_ERROR,
-        "the cost model allows %zu connections to hold rows and %zu to be lent to handlers, but the ledger shows row_lock %zu, advisory_lock "
-        "%zu and handler %zu: please report this",
-        runtime->held_allowed, runtime->lending_allowed, rows, keys, handlers);
+    hf__log_noise(subscription, &subscription->claim_noise, HF_LOG_ERROR,
+                  "the cost model allows %zu connections to hold rows and %zu to be lent to handlers, but the ledger shows row_lock %zu, "
+                  "advisory_lock "
+                  "%zu and handler %zu: please report this",
+                  runtime->held_allowed, runtime->lending_allowed, rows, keys, handlers);
 }
 
 /* The connection stays with the row, and its mates, or goes back at once where the process holds it. */

@@ -148,8 +148,7 @@ static void put_index_name(struct hf__sql *sql, const struct hf_table *table, co
 static hf_status put_index(const struct hf_table *table, const struct hf__dialect *dialect, enum index index, struct hf__rendered *out,
                            hf_error *err)
 {
-    static const char *const words[] = {
-        [CLAIM_ORDER] = "_claim_order", [GROUP_ORDER] = "_group_order", [GROUP_LEASES] = "_group_leases"};
+    static const char *const words[] = {[CLAIM_ORDER] = "_claim_order", [GROUP_ORDER] = "_group_order", [GROUP_LEASES] = "_group_leases"};
     struct hf__sql sql;
     hf__sql_begin(&sql, dialect->database);
     hf__sql_put(&sql, "CREATE INDEX ");

@@ -340,6 +340,12 @@ static void put_keyless(struct hf__sql *sql, const struct hf__plan *plan)
 {
     bool any = false;
     hf__put_keyless(sql, plan, &any);
+    if (plan->n_groups > 0 && plan->table->dead_group) { /* one that is there already stays as it is */
+        hf__put_and(sql, &any);
+        hf__sql_name(sql, HF__COLUMN(plan, GROUP));
+        hf__sql_put(sql, " <> ");
+        hf__sql_bind(sql, HF__P_DEAD);
+    }
     hf__put_and(sql, &any);
     hf__sql_name(sql, HF__COLUMN(plan, ID));
     hf__sql_put(sql, " = ");

@@ -12,12 +12,12 @@ struct hf__dialect {
     int floor[3];         /* the version that each strategy needs, by enum hf__strategy_kind; 0: not offered */
     int mariadb_floor[3]; /* the same where the server is MariaDB */
     const char *greatest, *least;
-    const char *now;                     /* the database's own clock, as the columns keep times, */
+    const char *now;                      /* the database's own clock, as the columns keep times, */
     const char *later_open, *later_close; /* and so many microseconds after it */
     const char *is_time;                  /* behind a column: what it holds is a time at all. NULL: its type says so */
-    bool nulls_last; /* an ascending order puts NULL last unless told otherwise */
-    bool null_order; /* NULLS FIRST and NULLS LAST may be written */
-    bool any_case;   /* column names are compared without case */
+    bool nulls_last;                      /* an ascending order puts NULL last unless told otherwise */
+    bool null_order;                      /* NULLS FIRST and NULLS LAST may be written */
+    bool any_case;                        /* column names are compared without case */
 
     /* A key's pieces as text, and the concatenation of them. */
     void (*key_column)(struct hf__sql *sql, const char *column);

@@ -24,20 +24,20 @@ struct hf__move {
 };
 
 struct hf__statements {
-    struct hf__rendered claim;                     /* row lock and lease */
+    struct hf__rendered claim; /* row lock and lease */
     struct hf__rendered claim_busy[HF__BUSY_LISTS];
     struct hf__rendered candidates[HF__LISTS + 1]; /* advisory: [0] nothing excluded, [k + 1] a list of 2^k keys */
     struct hf__rendered candidates_busy[HF__BUSY_LISTS * (HF__LISTS + 1)];
-    struct hf__rendered take, taken;               /* advisory: count the attempt; read the row */
+    struct hf__rendered take, taken; /* advisory: count the attempt; read the row */
     struct hf__rendered try_lock, unlock;
     struct hf__rendered keyless;
     struct hf__rendered ack, reject, retry, retry_after, give_back, unbegun; /* one row each */
     struct hf__rendered read;                                                /* one row: what is believed of it */
     struct hf__rendered read_free;                                           /* the same, if nobody has it locked; not advisory, SQLite */
-    struct hf__move dead, dead_keyless; /* one row that is held; one that renders no advisory key */
-    struct hf__rendered aside;       /* one row whose outcome was refused: due later. Not of a lease, which holds it still */
-    struct hf__rendered renew;       /* one row */
-    struct hf__rendered ack_set, renew_set;                                  /* PostgreSQL */
+    struct hf__move dead, dead_keyless;                                      /* one row that is held; one that renders no advisory key */
+    struct hf__rendered aside;                /* one row whose outcome was refused: due later. Not of a lease, which holds it still */
+    struct hf__rendered renew;                /* one row */
+    struct hf__rendered ack_set, renew_set;   /* PostgreSQL */
     struct hf__rendered lock_list[HF__LISTS]; /* locking reads that pass over rows which someone has locked */
     struct hf__rendered ack_list[HF__LISTS], lease_list[HF__LISTS], renew_list[HF__LISTS];
     struct hf__rendered heads, guard, clear, take_head; /* FIFO: candidates; of one group, or of many at once */
@@ -169,8 +169,8 @@ HF_CHECKED hf_status hf__read_row(struct hf__plan *plan, struct hf__conn *conn, 
                                   struct hf__seen *seen, hf_error *err);
 /* The same when nobody has the row locked (row_lock.c): while an old transaction lives, its commit may still take effect. *told: seen is
  * what the row has become, or that it is gone. */
-HF_CHECKED hf_status hf__look_free(struct hf__plan *plan, struct hf__conn *conn, const struct hf__row *row, struct hf__seen *seen, bool *told,
-                                   struct hf__deadline deadline, hf_error *err);
+HF_CHECKED hf_status hf__look_free(struct hf__plan *plan, struct hf__conn *conn, const struct hf__row *row, struct hf__seen *seen,
+                                   bool *told, struct hf__deadline deadline, hf_error *err);
 /* Writes the lease into rows that this transaction has locked, n <= HF__LIST_MAX (lease.c). */
 HF_CHECKED hf_status hf__lease_rows(struct hf__plan *plan, struct hf__conn *conn, struct hf__args *args, const struct hf__value *ids,
                                     size_t n, struct hf__deadline deadline, hf_error *err);

@@ -109,6 +109,12 @@ static hf_status write_guarded(struct hf__plan *plan, struct hf__conn *conn, str
 
 /* ---- rows that a claim finds past max_attempts ---- */
 
+/* Is the transaction that the rows were claimed in still open? A deadlock ends it (MySQL), and what is run after that commits by itself. */
+static bool lives(struct hf__conn *conn)
+{
+    return !conn->lost && hf__conn_transaction(conn) == HF__TX_OPEN;
+}
+
 /* Moves one; a row that cannot be moved is put out of the way of the others. *wrote: something is to be committed. */
 static hf_status bury_one(struct hf__plan *plan, struct hf__conn *conn, struct hf__row *row, bool *wrote, size_t *moved,
                           struct hf__deadline deadline, hf_error *err)
@@ -141,7 +147,7 @@ static hf_status bury(struct hf__plan *plan, struct hf__conn *conn, struct hf__c
             rows[kept++] = rows[i];
             continue;
         }
-        hf_status answer = bury_one(plan, conn, rows[i], again, &moved, deadline, &why);
+        hf_status answer = lives(conn) ? bury_one(plan, conn, rows[i], again, &moved, deadline, &why) : status;
         hf__row_free(rows[i]);
         if (answer != HF_OK) {
             status = answer;
@@ -149,7 +155,7 @@ static hf_status bury(struct hf__plan *plan, struct hf__conn *conn, struct hf__c
         }
     }
     *n = kept;
-    bool open = !conn->lost && hf__conn_transaction(conn) == HF__TX_OPEN;
+    bool open = lives(conn);
     if (open && !*again && kept > 0)
         return HF_OK;
     drop_rows(rows, n);
@@ -224,6 +230,8 @@ static hf_status write_changes(struct hf__plan *plan, struct hf__conn *conn, str
             return changes[i].status;
         if (refused)
             put_back_refused(plan, conn, &changes[i], deadline);
+        if (!lives(conn))
+            return changes[i].status == HF_OK ? HF_LOST : changes[i].status;
     }
     return HF_OK;
 }

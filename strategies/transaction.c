@@ -36,12 +36,33 @@ static hf_status roll_back(struct hf__conn *conn, struct hf__deadline deadline, 
     return status;
 }
 
-hf_status hf__transaction_open(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, hf_error *err)
+bool hf__transaction_locks_row(const struct hf__plan *plan)
+{
+    enum hf__isolation level = plan->table->isolation;
+    return plan->strategy->kind == HF__LEASE && !plan->dialect->one_writer && level != HF__ISOLATION_DEFAULT && level != HF__READ_COMMITTED;
+}
+
+static hf_status lock_row(struct hf__plan *plan, struct hf__conn *conn, const struct hf__row *row, struct hf__deadline deadline,
+                          hf_error *err)
+{
+    struct hf__seen seen;
+    hf_status status = hf__read_row_with(plan, conn, &plan->sql.read_free, row, deadline, &seen, err);
+    if (status != HF_OK || hf__lease_still_ours(plan, row, &seen))
+        return status;
+    return hf__fail(err, HF_TRANSIENT, "table %s: row %s cannot be locked: somebody else has it locked, or its lease is lost",
+                    plan->table->display, row->id_text);
+}
+
+hf_status hf__transaction_open(struct hf__plan *plan, struct hf__conn *conn, const struct hf__row *row, struct hf__deadline deadline,
+                               hf_error *err)
 {
     hf_status status = is_row_lock(plan) ? HF_OK : begin(plan, conn, deadline, err);
     if (status != HF_OK)
         return status;
-    status = hf__conn_exec(conn, "SAVEPOINT hf_handler", deadline, err);
+    if (hf__transaction_locks_row(plan))
+        status = lock_row(plan, conn, row, deadline, err);
+    if (status == HF_OK)
+        status = hf__conn_exec(conn, "SAVEPOINT hf_handler", deadline, err);
     if (status != HF_OK && !is_row_lock(plan))
         (void)roll_back(conn, deadline, NULL); /* it says for itself when the connection is of no more use */
     return status;

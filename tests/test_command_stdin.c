@@ -214,7 +214,8 @@ static void bad_line_named(const struct hf_test_place *place)
     static const struct line bad[] = {{1418, "{\"payload\": }"}};
     char *lines = make_lines(3000, bad, LENGTH(bad));
     struct hf_test_child *child = hf_test_command_input(place, "enqueue", lines, strlen(lines), "--stdin", "--quiet", NULL);
-    hf_test_must_contain(hf_test_expect_error(child, 1), "holdfast: lines 1 to 1,417 are enqueued; line 1,418: unexpected token near '}'\n");
+    hf_test_must_contain(hf_test_expect_error(child, 1),
+                         "holdfast: lines 1 to 1,417 are enqueued; line 1,418: unexpected token near '}'\n");
     free(lines);
     CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), 1417);
     CU_ASSERT_EQUAL_FATAL(hf_test_query_int(place->url, hf_test_format("SELECT count(DISTINCT urgency) FROM %s", place->table)), 1417);

@@ -253,9 +253,33 @@ static void check_keyless(const struct scene *scene)
     hf_bed_close(&bed);
 }
 
+/* A dead letter that renders no key is not moved to where it stands already, time and again. */
+static void check_keyless_dead(const struct scene *scene)
+{
+    struct hf_test_bed bed;
+    const char *const dead[] = {"dead"};
+    size_t moved, left;
+    char *example;
+    if (scene->kind != HF__ADVISORY_LOCK || scene->place != GROUP)
+        return;
+    hf_bed_open(&bed, scene->database,
+                ", \"columns\": { " ROLES " }, \"advisory_lock\": \"{account}\", \"dead_letter\": { \"group\": \"dead\" }");
+    hf_bed_sql(&bed, "INSERT INTO @ (grp, payload, account) VALUES ('g', 'a', '')");
+    HF_TEST_OK(hf__plan_bury_keyless(bed.plan, bed.conn, hf_bed_soon(), &moved, &bed.err), &bed.err);
+    CU_ASSERT_EQUAL(moved, 1);
+    hf_bed_plan(&bed, dead, 1);
+    HF_TEST_OK(hf__plan_bury_keyless(bed.plan, bed.conn, hf_bed_soon(), &moved, &bed.err), &bed.err);
+    CU_ASSERT_EQUAL(moved, 0);
+    HF_TEST_OK(hf__plan_keyless(bed.plan, bed.conn, hf_bed_soon(), &left, &example, &bed.err), &bed.err);
+    CU_ASSERT_EQUAL(left, 1); /* it is said all the same */
+    free(example);
+    hf_bed_close(&bed);
+}
+
 static void test_keyless(void)
 {
     for_each(check_keyless);
+    for_each(check_keyless_dead);
 }
 
 /* ---- what a subscription sees ---- */

@@ -28,6 +28,7 @@ struct setup {
     size_t workers, pool, prefetch;
     int64_t timeout_ms;
     const char *name; /* of the sessions */
+    bool single;      /* batches of one row */
 };
 
 static hf_runtime *subscribed(struct hf_test_jobs *jobs, struct setup setup, hf_batch_handler handler)
@@ -40,7 +41,7 @@ static hf_runtime *subscribed(struct hf_test_jobs *jobs, struct setup setup, hf_
     runtime_options.application_name = setup.name;
     options.workers = setup.workers;
     options.poll_ms = 50;
-    options.batch = BATCH;
+    options.batch = setup.single ? 1 : BATCH;
     options.prefetch = setup.prefetch;
     options.handler_timeout_ms = setup.timeout_ms;
     hf_runtime *runtime = hf_test_jobs_runtime(jobs, &runtime_options);
@@ -477,6 +478,34 @@ static void half_on(struct hf_test_jobs *jobs)
     CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, "1 = 1"), BATCH / 2);
 }
 
+static void one_before_the_limit(hf_delivery *const *deliveries, size_t n, void *ctx)
+{
+    size_t runs[BATCH];
+    begin_runs(deliveries, n, ctx, runs);
+    set_all(deliveries, n, HF_ACK);
+    (void)hf_delivery_wait(deliveries[0], 20000);
+    set_all(deliveries, n, HF_REJECT);
+    end_runs(n, ctx, runs);
+}
+
+/* The same where a batch is of one row. */
+static void single_on(struct hf_test_jobs *jobs)
+{
+    hf_error err = {.status = HF_OK};
+    hf_stop_report report = HF_STOP_REPORT_INIT;
+    hf_runtime *runtime = subscribed(jobs, (struct setup){.workers = 1, .prefetch = SIZE_MAX, .single = true}, one_before_the_limit);
+    hf_test_jobs_add(jobs, runtime, 1);
+    start(runtime);
+    hf_test_wait_for_runs(jobs, 1);
+    hf_test_sleep_ms(50);
+    HF_TEST_OK(hf_runtime_stop(runtime, 50, &report, &err), &err);
+    CU_ASSERT_EQUAL(report.settled, 1);
+    CU_ASSERT_EQUAL(report.given_back, 0);
+    CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.acked"), 1);
+    stop(runtime);
+    CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, "1 = 1"), 0);
+}
+
 static void deaf_on(struct hf_test_jobs *jobs)
 {
     hf_error err = {.status = HF_OK};
@@ -498,6 +527,7 @@ static void stops(void)
     on_each(hf_test_kinds, hf_test_n_kinds, 1, drained_on);
     on_each(hf_test_kinds, hf_test_n_kinds, 1, at_the_limit_on);
     on_each(hf_test_kinds, hf_test_n_kinds, 1, half_on);
+    on_each(hf_test_kinds, hf_test_n_kinds, 1, single_on);
     on_each(hf_test_kinds, hf_test_n_kinds, 1, deaf_on);
 }
 

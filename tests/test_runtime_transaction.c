@@ -1003,6 +1003,27 @@ static void refused(void)
     hf_test_jobs_close(&jobs);
 }
 
+/* A renewal that its snapshot does not show must not look like the loss of the lease. */
+static void snapshot_on(struct hf_test_jobs *jobs)
+{
+    if (jobs->kind.strategy != HF_LEASE)
+        return;
+    reset_script();
+    script.holds_ms = 2500;
+    hf_runtime *runtime = started(jobs, (struct setup){.workers = 1});
+    hf_runtime *rival = started(jobs, (struct setup){.workers = 1});
+    hf_test_jobs_add(jobs, runtime, 1);
+    hf_test_wait_for_runs(jobs, 1);
+    hf_test_sleep_ms(2000); /* its lease is over */
+    wait_empty(runtime);
+    CU_ASSERT_EQUAL(atomic_load(&script.cancelled), HF_NOT_CANCELLED);
+    CU_ASSERT_EQUAL(written(jobs), 1);
+    stop(rival);
+    stop(runtime);
+    CU_ASSERT_EQUAL(jobs->n_runs, 1);
+    CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, "1 = 1"), 0);
+}
+
 static void isolation_level(void)
 {
     struct hf_test_shape shape = {.settings = ", \"isolation\": \"repeatable_read\""};
@@ -1013,6 +1034,9 @@ static void isolation_level(void)
             on_kind(hf_test_kinds[i], 30, shape, level_on);
             CU_ASSERT_EQUAL(atomic_load(&handles), 1);
         }
+    for (size_t i = 0; i < hf_test_n_kinds; i++)
+        if (hf_test_kinds[i].database != HF__SQLITE)
+            on_kind(hf_test_kinds[i], 1, shape, snapshot_on);
 }
 
 int main(int argc, char **argv)

@@ -482,9 +482,9 @@ static void whole_samples(void)
     CU_ASSERT_PTR_NULL(jobs->dead_table);
     CU_ASSERT_TRUE(hf__table_has_dead_letter(jobs));
     hf__table_free(jobs);
-    struct hf_table *payouts = parse_whole(
-        "{ \"table\": \"payouts\", \"columns\": { \"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\" },"
-        "  \"advisory_lock\": \"accounts-{account}\", \"clock\": \"database\" }");
+    struct hf_table *payouts =
+        parse_whole("{ \"table\": \"payouts\", \"columns\": { \"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\" },"
+                    "  \"advisory_lock\": \"accounts-{account}\", \"clock\": \"database\" }");
     CU_ASSERT_TRUE(payouts->database_clock);
     CU_ASSERT_FALSE(hf__table_has_dead_letter(payouts));
     hf__table_free(payouts);
