@@ -144,10 +144,12 @@ static bool make_room(struct hf__busy *busy, size_t size)
         busy->values = calloc(HF__BUSY_MOST, sizeof *busy->values);
     if (size > busy->size) {
         char *memory = realloc(busy->memory, 2 * size);
-        busy->size = memory ? 2 * size : busy->size;
-        busy->memory = memory ? memory : busy->memory;
+        if (!memory)
+            return false;
+        busy->memory = memory;
+        busy->size = 2 * size;
     }
-    return busy->values && size <= busy->size;
+    return busy->values != NULL;
 }
 
 static struct hf__value copy_of(const struct hf__value *key, char **at)

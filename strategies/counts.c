@@ -163,8 +163,9 @@ hf_status hf__plan_count(struct hf__plan *plan, struct hf__conn *conn, struct hf
     hf_status status = HF_OK;
     hf__rows_init(&rows);
     *out = none(plan);
-    for (int dead_table = 0; dead_table <= (plan->table->dead_table != NULL) && status == HF_OK; dead_table++) {
-        status = read(plan, conn, dead_table, false, now_us, &rows, deadline, err);
+    int tables = plan->table->dead_table ? 2 : 1;
+    for (int i = 0; i < tables && status == HF_OK; i++) {
+        status = read(plan, conn, i == 1, false, now_us, &rows, deadline, err);
         if (status == HF_OK && rows.count == 1)
             add_row(out, hf__cell(&rows, 0, 0), now_us);
     }

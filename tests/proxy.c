@@ -90,7 +90,9 @@ static bool drain(struct stream *stream, int fd)
 
 static void accept_link(struct hf_test_proxy *proxy)
 {
-    int client = accept4(proxy->listener, NULL, NULL, SOCK_CLOEXEC);
+    struct sockaddr_in from;
+    socklen_t from_len = sizeof from;
+    int client = accept4(proxy->listener, (struct sockaddr *)&from, &from_len, SOCK_CLOEXEC);
     if (client < 0) {
         return;
     }
