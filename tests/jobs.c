@@ -154,7 +154,7 @@ size_t hf_test_run_begin(struct hf_test_jobs *jobs, const hf_delivery *delivery)
     struct hf_test_run *runs = realloc(jobs->runs, jobs->n_runs * sizeof *runs);
     if (!runs)
         abort();
-    runs[run] = (struct hf_test_run){id, hf_delivery_attempt(delivery), hf__monotonic_ns() / 1000, 0};
+    runs[run] = (struct hf_test_run){id, hf_delivery_attempt(delivery), hf__monotonic_ns() / 1000, 0, run};
     jobs->runs = runs;
     pthread_mutex_unlock(&jobs->lock);
     return run;

@@ -18,6 +18,7 @@ extern const size_t hf_test_n_kinds;
 
 struct hf_test_run {
     int64_t id, attempt, begin_us, end_us; /* end_us 0: it still runs */
+    size_t place;                          /* in the order in which they began */
 };
 
 /* What a table has beside what every table of these tests has. NULL: nothing. */

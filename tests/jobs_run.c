@@ -69,7 +69,7 @@ void hf_test_jobs_finish(struct hf_test_jobs *jobs, hf_runtime *runtime)
 static int by_begin(const void *left, const void *right)
 {
     const struct hf_test_run *a = left, *b = right;
-    return a->begin_us < b->begin_us ? -1 : a->begin_us > b->begin_us;
+    return a->place < b->place ? -1 : a->place > b->place;
 }
 
 void hf_test_sort_runs(struct hf_test_jobs *jobs)
