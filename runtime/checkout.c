@@ -273,10 +273,10 @@ static hf_status check_out(struct hf_runtime *runtime, int64_t timeout_ms, struc
 hf_status hf_checkout(hf_runtime *runtime, int64_t timeout_ms, hf_connection **out, hf_error *err)
 {
     hf_status status = hf__runtime_usable(runtime, err);
-    if (status == HF_OK && !out)
-        status = hf__fail(err, HF_INVALID, "hf_checkout needs a place for the connection");
     if (status != HF_OK)
         return status;
+    if (!out)
+        return hf__fail(err, HF_INVALID, "hf_checkout needs a place for the connection");
     struct hf_connection *connection = calloc(1, sizeof *connection);
     if (!connection)
         return hf__fail_memory(err);

@@ -55,8 +55,8 @@ bool hf__transaction_begin(struct hf_delivery *delivery)
 {
     struct hf_subscription *subscription = delivery->subscription;
     hf_error err = {.status = HF_OK};
-    hf_status status =
-        hf__transaction_open(subscription->plan, hf__checkout_conn(delivery->checkout), delivery->row, hf__call_deadline(subscription), &err);
+    hf_status status = hf__transaction_open(subscription->plan, hf__checkout_conn(delivery->checkout), delivery->row,
+                                            hf__call_deadline(subscription), &err);
     if (status == HF_OK)
         return opened(delivery);
     not_begun(delivery, status, &err);

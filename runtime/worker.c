@@ -321,8 +321,8 @@ static void resolve_nth(struct hf__worker *worker, size_t i)
 {
     struct hf_delivery *delivery = worker->list[i];
     hf_error err = {.status = HF_OK};
-    size_t n = 0;
-    for (struct hf_delivery *each = delivery; each; each = each->mate)
+    size_t n = 1;
+    for (struct hf_delivery *mate = delivery->mate; mate; mate = mate->mate)
         n++;
     resolve_all(delivery, worker->changes + i, n, &err);
     end_settle(delivery, worker->changes + i, n, &err);

@@ -518,8 +518,8 @@ static hf_status settle(struct hf__plan *plan, struct hf__conn *conn, struct hf_
     return first;
 }
 
-/* Rows past max_attempts come leased like the others, and are settled into the dead letter. One that cannot be moved stays leased, and comes
- * again when that ends. */
+/* Rows past max_attempts come leased like the others, and are settled into the dead letter. One that cannot be moved stays leased, and
+ * comes again when that ends. */
 static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, struct hf__claim *ask, struct hf__deadline deadline,
                        struct hf__row **rows, size_t *n, hf_error *err)
 {

@@ -6,7 +6,18 @@
 
 #include "strategies/plan.h"
 
-enum { COLUMN_ID, COLUMN_ATTEMPT, COLUMN_PRIORITY, COLUMN_DUE, COLUMN_GROUP, COLUMN_HEADERS, COLUMN_PAYLOAD, COLUMN_PARTITION, COLUMN_KEY, COLUMN_DEAD };
+enum {
+    COLUMN_ID,
+    COLUMN_ATTEMPT,
+    COLUMN_PRIORITY,
+    COLUMN_DUE,
+    COLUMN_GROUP,
+    COLUMN_HEADERS,
+    COLUMN_PAYLOAD,
+    COLUMN_PARTITION,
+    COLUMN_KEY,
+    COLUMN_DEAD
+};
 
 static bool has_bytes(const struct hf__value *value)
 {

@@ -62,8 +62,8 @@ void hf__sql_begin(struct hf__sql *sql, enum hf__database database);
 void hf__sql_put(struct hf__sql *sql, const char *constant); /* our own text only */
 void hf__sql_put_n(struct hf__sql *sql, const char *constant, size_t len);
 void hf__sql_number(struct hf__sql *sql, int64_t number);
-void hf__sql_name(struct hf__sql *sql, const char *identifier);        /* quoted */
-void hf__sql_table(struct hf__sql *sql, const struct hf_table *table); /* schema and name, quoted */
+void hf__sql_name(struct hf__sql *sql, const char *identifier);             /* quoted */
+void hf__sql_table(struct hf__sql *sql, const struct hf_table *table);      /* schema and name, quoted */
 void hf__sql_dead_table(struct hf__sql *sql, const struct hf_table *table); /* the dead letters' */
 void hf__sql_bind(struct hf__sql *sql, enum hf__param param);
 void hf__sql_bind_nth(struct hf__sql *sql, enum hf__param param, unsigned index);

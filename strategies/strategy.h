@@ -127,8 +127,8 @@ HF_CHECKED hf_status hf__inspect(struct hf__conn *conn, const struct hf_table *t
  * transaction on conn (advisory: the connection that holds the key), at the description's isolation or mode. */
 HF_CHECKED hf_status hf__transaction_open(struct hf__plan *plan, struct hf__conn *conn, const struct hf__row *row,
                                           struct hf__deadline deadline, hf_error *err);
-/* Does it lock a lease's row? At repeatable_read and serializable, where the ack, by the handler's snapshot, would take a row that was renewed
- * meanwhile for somebody else's. Nobody can renew it then, nor claim it, as long as the transaction lives. */
+/* Does it lock a lease's row? At repeatable_read and serializable, where the ack, by the handler's snapshot, would take a row that was
+ * renewed meanwhile for somebody else's. Nobody can renew it then, nor claim it, as long as the transaction lives. */
 bool hf__transaction_locks_row(const struct hf__plan *plan);
 /* Takes back what the handler wrote; the row is held as before, and may be settled as without the mode. HF_LOST: the savepoint is gone
  * (a deadlock, DDL, a COMMIT of the handler's): nothing may be settled, and conn->retire is set. */

@@ -57,8 +57,8 @@ void hf_test_on_all(void (*test)(struct hf_test_kind kind))
 
 struct hf_test_child *hf_test_fleet_start(const struct hf_test_fleet *fleet, ...)
 {
-    const char *argv[MAX_ARGUMENTS + 1] = {hf_test_program("test_worker"), "--db",     fleet->jobs.url, "--table", fleet->description,
-                                           "--ledger",                     fleet->ledger};
+    const char *argv[MAX_ARGUMENTS + 1] = {
+        hf_test_program("test_worker"), "--db", fleet->jobs.url, "--table", fleet->description, "--ledger", fleet->ledger};
     va_list args;
     va_start(args, fleet);
     for (size_t n = 7; n < MAX_ARGUMENTS && (n == 7 || argv[n - 1]); n++) {

@@ -5,8 +5,8 @@
 
 #include "tests/support.h"
 
-struct hf_test_entry { /* one run of a handler */
-    char *id, *key; /* key "-": none; a row without a key has its group there */
+struct hf_test_entry {                 /* one run of a handler */
+    char *id, *key;                    /* key "-": none; a row without a key has its group there */
     int64_t attempt, begin_ns, end_ns; /* CLOCK_MONOTONIC; end_ns INT64_MAX: it has not ended */
     pid_t pid;
 };

@@ -311,7 +311,8 @@ static void cost_on(struct hf_test_jobs *jobs)
     start(runtime);
     hf_test_wait_for_runs(jobs, N);
     CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.in_work"), N);
-    double rows = hf_test_stat(runtime, "pool.purposes.row_lock.in_use"), keys = hf_test_stat(runtime, "pool.purposes.advisory_lock.in_use");
+    double rows = hf_test_stat(runtime, "pool.purposes.row_lock.in_use"),
+           keys = hf_test_stat(runtime, "pool.purposes.advisory_lock.in_use");
     CU_ASSERT_EQUAL(rows, jobs->kind.strategy == HF_ROW_LOCK ? WORKERS : 0);
     CU_ASSERT_EQUAL(keys, holds(jobs) && jobs->kind.strategy == HF_ADVISORY_LOCK ? N : 0);
     CU_ASSERT(hf_test_stat(runtime, "pool.in_use") <= rows + keys + 1);
@@ -646,8 +647,8 @@ static void refused_on(struct hf_test_jobs *jobs)
     hf_error err = {.status = HF_OK};
     hf_runtime *runtime = subscribed(jobs, (struct setup){.workers = 1}, one_is_refused);
     hf_test_jobs_add(jobs, runtime, BATCH);
-    hf_test_sql(jobs->url, hf_test_format("ALTER TABLE %s ADD CONSTRAINT no_poison CHECK (last_error IS NULL OR last_error <> 'poison')",
-                                          jobs->name));
+    hf_test_sql(jobs->url,
+                hf_test_format("ALTER TABLE %s ADD CONSTRAINT no_poison CHECK (last_error IS NULL OR last_error <> 'poison')", jobs->name));
     start(runtime);
     CU_ASSERT(hf_test_wait_until(seven_acked, runtime, 10000));
     HF_TEST_OK(hf_runtime_stop(runtime, 5000, NULL, &err), &err);

@@ -176,7 +176,7 @@ enum { BATCH = 6 };
 
 enum { IN_BATCHES = 150 };
 
-static atomic_int mixed;    /* batches that had several rows of one key */
+static atomic_int mixed; /* batches that had several rows of one key */
 static atomic_int n_batches;
 static int batch_of[IN_BATCHES + 1]; /* by id; each row runs once */
 
@@ -406,7 +406,8 @@ static void rows_without_a_key(void)
 
 /* ---- all kinds of keys ---- */
 
-static const char *const odd_keys[] = {"", "NULL", "null", "{}", "a,b", "\"quoted\"", "it's", "back\\slash", " blank ", "\xc3\xa4 \xe2\x82\xac"};
+static const char *const odd_keys[] = {"",           "NULL", "null",        "{}",      "a,b",
+                                       "\"quoted\"", "it's", "back\\slash", " blank ", "\xc3\xa4 \xe2\x82\xac"};
 enum { ODD = sizeof odd_keys / sizeof odd_keys[0] };
 
 static const char *odd_key(size_t i)
@@ -454,9 +455,10 @@ static const char *number(size_t i)
 
 static void numbers_on(struct hf_test_jobs *jobs)
 {
-    hf_test_sql(jobs->url, hf_test_format(jobs->kind.database == HF__POSTGRES ? "ALTER TABLE %s ALTER COLUMN pk TYPE bigint USING pk::bigint"
-                                                                              : "ALTER TABLE %s MODIFY COLUMN pk BIGINT",
-                                          jobs->name));
+    hf_test_sql(jobs->url,
+                hf_test_format(jobs->kind.database == HF__POSTGRES ? "ALTER TABLE %s ALTER COLUMN pk TYPE bigint USING pk::bigint"
+                                                                   : "ALTER TABLE %s MODIFY COLUMN pk BIGINT",
+                               jobs->name));
     side_by_side(jobs, 4, number);
 }
 

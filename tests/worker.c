@@ -30,7 +30,7 @@ struct work {
     bool hang, until_empty;
     const char *hang_at; /* the id of the row whose handler does not return */
     hf_outcome outcome;
-    unsigned share; /* in so many of a hundred runs; the others ack */
+    unsigned share;      /* in so many of a hundred runs; the others ack */
     long from_us, to_us; /* how long a handler runs: something between the two */
     int ledger_fd;
     sigset_t signals;
@@ -99,7 +99,19 @@ static hf_outcome handle(hf_delivery *delivery, void *ctx)
 
 /* ---- options ---- */
 
-enum { KEY_DB = 256, KEY_TABLE, KEY_LEDGER, KEY_WORKERS, KEY_POLL_MS, KEY_POOL, KEY_HANDLER, KEY_HANG_AT, KEY_OUTCOME, KEY_UNTIL_EMPTY, KEY_DRAIN_MS };
+enum {
+    KEY_DB = 256,
+    KEY_TABLE,
+    KEY_LEDGER,
+    KEY_WORKERS,
+    KEY_POLL_MS,
+    KEY_POOL,
+    KEY_HANDLER,
+    KEY_HANG_AT,
+    KEY_OUTCOME,
+    KEY_UNTIL_EMPTY,
+    KEY_DRAIN_MS
+};
 
 static size_t number(struct argp_state *state, const char *option, const char *arg)
 {
