@@ -815,7 +815,7 @@ static void test_retry_policy(void)
                                        "10", "--retry-cap-ms", "2000000", NULL),
                        0);
         const char *delay = only_text(&place, "EXTRACT(EPOCH FROM retry_after - clock_timestamp())::float8");
-        if (atof(delay) < wanted[i].low - 10 || atof(delay) > wanted[i].high) {
+        if (strtod(delay, NULL) < wanted[i].low - 10 || strtod(delay, NULL) > wanted[i].high) {
             hf_test_fail("attempt %s: %s s, not %g to %g", wanted[i].attempt, delay, wanted[i].low, wanted[i].high);
         }
         hf_test_sql(place.url, hf_test_format("DELETE FROM %s", place.table));
