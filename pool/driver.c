@@ -141,6 +141,14 @@ enum hf__transaction hf__conn_transaction(struct hf__conn *conn)
     return is_ours(conn) && !conn->lost ? conn->driver->transaction(conn) : HF__TX_UNKNOWN;
 }
 
+void hf__conn_end(struct hf__conn *conn, struct hf__deadline deadline)
+{
+    if (conn->lost || hf__conn_transaction(conn) == HF__TX_NONE)
+        return;
+    if (hf__conn_rollback(conn, deadline, NULL) != HF_OK)
+        conn->retire = true;
+}
+
 bool hf__conn_alive(struct hf__conn *conn)
 {
     return is_ours(conn) && !conn->lost && conn->driver->alive(conn);

@@ -129,6 +129,8 @@ HF_CHECKED hf_status hf__conn_begin(struct hf__conn *conn, enum hf__isolation is
                                     struct hf__deadline deadline, hf_error *err);
 HF_CHECKED hf_status hf__conn_commit(struct hf__conn *conn, struct hf__deadline deadline, hf_error *err);
 HF_CHECKED hf_status hf__conn_rollback(struct hf__conn *conn, struct hf__deadline deadline, hf_error *err);
+/* Ends what transaction is open, keeping nothing of it. A connection that cannot even do that is set to retire. */
+void hf__conn_end(struct hf__conn *conn, struct hf__deadline deadline);
 enum hf__transaction hf__conn_transaction(struct hf__conn *conn);
 bool hf__conn_alive(struct hf__conn *conn);
 HF_CHECKED hf_status hf__conn_ping(struct hf__conn *conn, struct hf__deadline deadline, hf_error *err);

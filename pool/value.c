@@ -103,6 +103,11 @@ int hf__value_compare(const struct hf__value *a, const struct hf__value *b)
     return compare_bytes(a, b);
 }
 
+bool hf__value_has_bytes(const struct hf__value *value)
+{
+    return value->type == HF__TEXT || value->type == HF__BYTES;
+}
+
 bool hf__value_equal(const struct hf__value *a, const struct hf__value *b)
 {
     return hf__value_compare(a, b) == 0;

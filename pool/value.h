@@ -38,6 +38,7 @@ struct hf__value hf__bytes(const void *data, size_t len);  /* borrows */
 struct hf__value hf__time_us(int64_t us);
 
 /* Exact identity: same type class (INT and UINT compare by number) and same content. NULL equals NULL. */
+bool hf__value_has_bytes(const struct hf__value *value); /* TEXT or BYTES: its value is s */
 bool hf__value_equal(const struct hf__value *a, const struct hf__value *b);
 /* A total order for sorting: NULL first, then numbers and times by value, text and bytes bytewise. */
 int hf__value_compare(const struct hf__value *a, const struct hf__value *b);

@@ -167,15 +167,10 @@ int64_t hf_delivery_attempt(const hf_delivery *d)
     return d->row->attempt;
 }
 
-static bool is_string(const struct hf__value *value)
-{
-    return value->type == HF__TEXT || value->type == HF__BYTES;
-}
-
 const void *hf_delivery_payload(const hf_delivery *d, size_t *len)
 {
     const struct hf__value *payload = &d->row->payload;
-    bool any = is_string(payload);
+    bool any = hf__value_has_bytes(payload);
     if (len)
         *len = any ? payload->s.len : 0;
     return any ? payload->s.data : NULL;
@@ -183,19 +178,19 @@ const void *hf_delivery_payload(const hf_delivery *d, size_t *len)
 
 const char *hf_delivery_headers(const hf_delivery *d)
 {
-    return is_string(&d->row->headers) ? d->row->headers.s.data : NULL;
+    return hf__value_has_bytes(&d->row->headers) ? d->row->headers.s.data : NULL;
 }
 
 const char *hf_delivery_group(const hf_delivery *d)
 {
-    if (is_string(&d->row->group))
+    if (hf__value_has_bytes(&d->row->group))
         return d->row->group.s.data;
     return d->group_text[0] ? d->group_text : NULL;
 }
 
 const char *hf_delivery_partition_key(const hf_delivery *d)
 {
-    if (is_string(&d->row->partition))
+    if (hf__value_has_bytes(&d->row->partition))
         return d->row->partition.s.data;
     return d->partition_text[0] ? d->partition_text : NULL;
 }

@@ -36,16 +36,11 @@ void hf__partitions_close(struct hf_subscription *subscription)
 
 /* ---- the rows of a key ---- */
 
-static bool has_bytes(const struct hf__value *key)
-{
-    return key->type == HF__TEXT || key->type == HF__BYTES;
-}
-
 /* FNV-1a. INT and UINT that are equal have the same bits. */
 static uint64_t hash_of(const struct hf__value *key)
 {
-    const unsigned char *bytes = has_bytes(key) ? (const unsigned char *)key->s.data : (const unsigned char *)&key->u;
-    size_t len = has_bytes(key) ? key->s.len : sizeof key->u;
+    const unsigned char *bytes = hf__value_has_bytes(key) ? (const unsigned char *)key->s.data : (const unsigned char *)&key->u;
+    size_t len = hf__value_has_bytes(key) ? key->s.len : sizeof key->u;
     uint64_t hash = UINT64_C(14695981039346656037);
     for (size_t i = 0; i < len; i++)
         hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
@@ -133,7 +128,7 @@ static size_t bytes_of(const struct hf_subscription *subscription, const struct 
     const struct hf_delivery *delivery;
     size_t size = 0;
     TAILQ_FOREACH (delivery, &subscription->work, work)
-        if (names_its_key(delivery, but) && has_bytes(&delivery->row->partition))
+        if (names_its_key(delivery, but) && hf__value_has_bytes(&delivery->row->partition))
             size += delivery->row->partition.s.len + 1;
     return size;
 }
@@ -155,7 +150,7 @@ static bool make_room(struct hf__busy *busy, size_t size)
 static struct hf__value copy_of(const struct hf__value *key, char **at)
 {
     struct hf__value copy = *key;
-    if (!has_bytes(key))
+    if (!hf__value_has_bytes(key))
         return copy;
     memcpy(*at, key->s.data, key->s.len + 1);
     copy.s.data = *at;

@@ -111,9 +111,7 @@ static hf_status try_change(struct hf__plan *plan, struct hf__conn *conn, struct
         *unknown = true;
         status = hf__conn_commit(conn, deadline, err);
     }
-    bool open = !conn->lost && hf__conn_transaction(conn) != HF__TX_NONE;
-    if (open && hf__conn_rollback(conn, deadline, NULL) != HF_OK)
-        conn->retire = true;
+    hf__conn_end(conn, deadline);
     return status;
 }
 

@@ -132,8 +132,7 @@ static hf_status bury_keyless(struct hf__plan *plan, struct hf__conn *conn, stru
         status = bury(plan, conn, &plan->sql.dead_keyless, &change, &args, HF_BUSY, deadline, err);
     if (status == HF_OK && transaction)
         status = hf__conn_commit(conn, deadline, err);
-    if (!conn->lost && hf__conn_transaction(conn) != HF__TX_NONE && hf__conn_rollback(conn, deadline, NULL) != HF_OK)
-        conn->retire = true;
+    hf__conn_end(conn, deadline);
     *moved += status == HF_OK;
     return status == HF_BUSY ? HF_OK : status; /* it renders a key by now */
 }

@@ -1,5 +1,15 @@
 #include "strategies/dialect.h"
 
+#include <string.h>
+#include <strings.h>
+
+bool hf__same_name(const struct hf__dialect *dialect, const char *a, const char *b)
+{
+    if (!a || !b)
+        return false;
+    return dialect->any_case ? strcasecmp(a, b) == 0 : strcmp(a, b) == 0;
+}
+
 const struct hf__dialect *hf__dialect_of(enum hf__database database)
 {
     static const struct hf__dialect *const dialects[] = {

@@ -67,6 +67,8 @@ struct hf__dialect {
 };
 
 extern const struct hf__dialect hf__dialect_postgres, hf__dialect_mysql, hf__dialect_sqlite;
+/* Are both names of one column (or table)? NULL is none. */
+bool hf__same_name(const struct hf__dialect *dialect, const char *a, const char *b);
 const struct hf__dialect *hf__dialect_of(enum hf__database database);
 
 #endif

@@ -145,12 +145,8 @@ static hf_status open_transaction(struct search *search)
 /* Gives the guards back. */
 static void undo(struct search *search)
 {
-    struct hf__conn *conn = search->conn;
     search->open = false;
-    if (conn->lost || hf__conn_transaction(conn) == HF__TX_NONE)
-        return;
-    if (hf__conn_rollback(conn, search->deadline, NULL) != HF_OK)
-        conn->retire = true;
+    hf__conn_end(search->conn, search->deadline);
 }
 
 static hf_status run(struct search *search, const struct hf__rendered *statement)

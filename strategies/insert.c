@@ -348,10 +348,8 @@ static hf_status insert_alone(struct insert *in)
         status = insert_all(in);
     if (status == HF_OK)
         status = hf__conn_commit(in->conn, in->deadline, in->err);
-    if (status == HF_OK || in->conn->lost || hf__conn_transaction(in->conn) == HF__TX_NONE)
-        return status;
-    if (hf__conn_rollback(in->conn, in->deadline, NULL) != HF_OK)
-        in->conn->retire = true;
+    if (status != HF_OK)
+        hf__conn_end(in->conn, in->deadline);
     return status;
 }
 

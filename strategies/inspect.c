@@ -60,7 +60,7 @@ static bool ask(struct inspection *in, const char *sql, struct hf__rows *rows)
 static bool says(const struct hf__rows *rows, size_t column, const char *text)
 {
     const struct hf__value *value = hf__cell(rows, 0, column);
-    return (value->type == HF__TEXT || value->type == HF__BYTES) && strcasecmp(value->s.data, text) == 0;
+    return hf__value_has_bytes(value) && strcasecmp(value->s.data, text) == 0;
 }
 
 /* READ COMMITTED cannot be written to a statement-based log: every claim would fail. */
@@ -289,19 +289,12 @@ static hf_status check_columns(struct inspection *in)
 
 /* ---- indexes ---- */
 
-static bool same_name(const struct inspection *in, const char *a, const char *b)
-{
-    if (!a || !b)
-        return false;
-    return in->dialect->any_case ? strcasecmp(a, b) == 0 : strcmp(a, b) == 0;
-}
-
 static hf_status check_unique_id(struct inspection *in)
 {
     const char *id = in->table->column[HF__ROLE_ID];
     for (size_t i = 0; i < in->relation.n_indexes; i++) {
         const struct hf__index *index = &in->relation.indexes[i];
-        if (index->unique && !index->partial && index->n_columns == 1 && same_name(in, index->columns[0], id))
+        if (index->unique && !index->partial && index->n_columns == 1 && hf__same_name(in->dialect, index->columns[0], id))
             return HF_OK;
     }
     if (in->relation.kind == HF__RELATION_PARTITIONED)
@@ -356,8 +349,8 @@ static hf_status check_claim_order(struct inspection *in)
  * it every claim reads all rows of the groups that it looks at. */
 static bool is_lease_index(const struct inspection *in, const struct hf__index *index)
 {
-    return in->table->fifo && index->n_columns >= 2 && same_name(in, index->columns[0], in->table->column[HF__ROLE_GROUP]) &&
-           same_name(in, index->columns[1], in->table->column[HF__ROLE_LOCKED_UNTIL]);
+    return in->table->fifo && index->n_columns >= 2 && hf__same_name(in->dialect, index->columns[0], in->table->column[HF__ROLE_GROUP]) &&
+           hf__same_name(in->dialect, index->columns[1], in->table->column[HF__ROLE_LOCKED_UNTIL]);
 }
 
 static hf_status check_lease_index(struct inspection *in)
@@ -383,8 +376,8 @@ static hf_status check_lease_columns_indexed(struct inspection *in)
     for (size_t i = 0; i < in->relation.n_indexes; i++)
         for (size_t c = 0; !is_lease_index(in, &in->relation.indexes[i]) && c < in->relation.indexes[i].n_columns; c++) {
             const char *column = in->relation.indexes[i].columns[c];
-            if (!same_name(in, column, in->table->column[HF__ROLE_LOCKED_UNTIL]) &&
-                !same_name(in, column, in->table->column[HF__ROLE_ATTEMPT]))
+            if (!hf__same_name(in->dialect, column, in->table->column[HF__ROLE_LOCKED_UNTIL]) &&
+                !hf__same_name(in->dialect, column, in->table->column[HF__ROLE_ATTEMPT]))
                 continue;
             return ADVICE(in,
                           "table %s: index \"%s\" names \"%s\", which every claim changes; no update can be HOT while it exists: drop it",

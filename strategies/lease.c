@@ -42,14 +42,6 @@ static hf_status begin(const struct hf__plan *plan, struct hf__conn *conn, struc
     return hf__conn_begin(conn, level_of(plan), plan->table->mode, deadline, err);
 }
 
-static void undo(struct hf__conn *conn, struct hf__deadline deadline)
-{
-    if (conn->lost || hf__conn_transaction(conn) == HF__TX_NONE)
-        return;
-    if (hf__conn_rollback(conn, deadline, NULL) != HF_OK)
-        conn->retire = true;
-}
-
 /* ---- claim ---- */
 
 hf_status hf__lease_rows(struct hf__plan *plan, struct hf__conn *conn, struct hf__args *args, const struct hf__value *ids, size_t n,
@@ -102,7 +94,7 @@ static hf_status claim_in_two(struct hf__plan *plan, struct hf__conn *conn, cons
         status = write_leases(plan, conn, args, found, deadline, err);
     if (status == HF_OK && found->count > 0)
         return hf__conn_commit(conn, deadline, err);
-    undo(conn, deadline);
+    hf__conn_end(conn, deadline);
     return status;
 }
 
@@ -206,7 +198,7 @@ static hf_status send_renewals(struct hf__plan *plan, struct hf__conn *conn, str
     if (status == HF_OK && transaction)
         status = hf__conn_commit(conn, deadline, err);
     if (status != HF_OK)
-        undo(conn, deadline);
+        hf__conn_end(conn, deadline);
     return status;
 }
 
@@ -429,7 +421,7 @@ static hf_status apply_slice(struct hf__plan *plan, struct hf__conn *conn, struc
         status = hf__conn_commit(conn, deadline, err);
     }
     if (status != HF_OK)
-        undo(conn, deadline);
+        hf__conn_end(conn, deadline);
     return status;
 }
 

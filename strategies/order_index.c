@@ -1,15 +1,5 @@
 #include "strategies/order_index.h"
 
-#include <string.h>
-#include <strings.h>
-
-static bool same_name(const struct hf__dialect *dialect, const char *a, const char *b)
-{
-    if (!a || !b)
-        return false;
-    return dialect->any_case ? strcasecmp(a, b) == 0 : strcmp(a, b) == 0;
-}
-
 size_t hf__order_columns(const struct hf_table *table, const struct hf__dialect *dialect, bool by_group,
                          const char *columns[HF__ORDER_COLUMNS])
 {
@@ -33,7 +23,7 @@ static bool implied(const struct hf__dialect *dialect, const struct hf__relation
         return false;
     for (size_t i = 0; i < relation->n_indexes; i++) {
         const struct hf__index *index = &relation->indexes[i];
-        if (index->primary && index->n_columns == 1 && same_name(dialect, index->columns[0], column))
+        if (index->primary && index->n_columns == 1 && hf__same_name(dialect, index->columns[0], column))
             return true;
     }
     return false;
@@ -46,7 +36,7 @@ static bool begins_with(const struct hf__dialect *dialect, const struct hf__rela
         bool there = i < index->n_columns;
         if (!there && i + 1 == n && implied(dialect, relation, columns[i]))
             return true;
-        if (!there || !same_name(dialect, index->columns[i], columns[i]))
+        if (!there || !hf__same_name(dialect, index->columns[i], columns[i]))
             return false;
     }
     return true;

@@ -343,8 +343,8 @@ static hf_status move_together(struct requeue *r, size_t first, size_t n)
         status = hf__conn_commit(r->conn, deadline, r->err);
     if (status == HF_OK)
         *r->moved += moved;
-    else if (!r->conn->lost && hf__conn_transaction(r->conn) != HF__TX_NONE && hf__conn_rollback(r->conn, deadline, NULL) != HF_OK)
-        r->conn->retire = true;
+    else
+        hf__conn_end(r->conn, deadline);
     return status;
 }
 

@@ -19,16 +19,11 @@ enum {
     COLUMN_DEAD
 };
 
-static bool has_bytes(const struct hf__value *value)
-{
-    return value->type == HF__TEXT || value->type == HF__BYTES;
-}
-
 /* Copies a value's bytes to *at, NUL-terminated, and moves on. */
 static struct hf__value keep(const struct hf__value *value, char **at)
 {
     struct hf__value kept = *value;
-    if (!has_bytes(value))
+    if (!hf__value_has_bytes(value))
         return kept;
     memcpy(*at, value->s.data, value->s.len);
     (*at)[value->s.len] = '\0';
@@ -76,7 +71,7 @@ struct hf__row *hf__row_read(const struct hf__plan *plan, const struct hf__rows 
     size_t size = 0;
     const struct hf__value *cell = hf__cell(rows, r, 0);
     for (size_t c = 0; c < HF__ROW_COLUMNS; c++)
-        if (has_bytes(&cell[c]))
+        if (hf__value_has_bytes(&cell[c]))
             size += cell[c].s.len + 1;
     size += id_text_size(&cell[COLUMN_ID]);
     struct hf__row *row = calloc(1, sizeof *row);
@@ -98,7 +93,7 @@ struct hf__row *hf__row_read(const struct hf__plan *plan, const struct hf__rows 
     row->payload = keep(&cell[COLUMN_PAYLOAD], &at);
     row->partition = keep(&cell[COLUMN_PARTITION], &at);
     struct hf__value key = keep(&cell[COLUMN_KEY], &at);
-    if (has_bytes(&key))
+    if (hf__value_has_bytes(&key))
         row->key = (char *)(uintptr_t)key.s.data;
     if (HF__HAS(plan, ATTEMPT) && hf__value_int(&cell[COLUMN_ATTEMPT], &row->attempt))
         row->attempt -= ahead;

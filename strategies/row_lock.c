@@ -11,15 +11,6 @@ static enum hf__isolation level_of(const struct hf__plan *plan)
     return plan->table->isolation == HF__ISOLATION_DEFAULT ? HF__READ_COMMITTED : plan->table->isolation;
 }
 
-/* Ends a transaction that is of no more use. A connection that cannot even do that is not handed on. */
-static void end(struct hf__conn *conn, struct hf__deadline deadline)
-{
-    if (conn->lost || hf__conn_transaction(conn) == HF__TX_NONE)
-        return;
-    if (hf__conn_rollback(conn, deadline, NULL) != HF_OK)
-        conn->retire = true;
-}
-
 static hf_status take_any(struct hf__plan *plan, struct hf__conn *conn, const struct hf__claim *ask, struct hf__deadline deadline,
                           struct hf__row **rows, size_t *n, hf_error *err)
 {
@@ -40,7 +31,7 @@ static hf_status take_any(struct hf__plan *plan, struct hf__conn *conn, const st
         *n = found.count;
     hf__rows_free(&found);
     if (status != HF_OK || *n == 0)
-        end(conn, deadline);
+        hf__conn_end(conn, deadline);
     return status;
 }
 
@@ -165,7 +156,7 @@ static hf_status bury(struct hf__plan *plan, struct hf__conn *conn, struct hf__c
     } else if (status != HF_OK && err) {
         *err = why;
     }
-    end(conn, deadline);
+    hf__conn_end(conn, deadline);
     return status;
 }
 
@@ -244,13 +235,13 @@ static hf_status settle(struct hf__plan *plan, struct hf__conn *conn, struct hf_
     for (size_t i = 0; i < n; i++)
         any = any || writes(&changes[i]);
     if (!any) {
-        end(conn, deadline);
+        hf__conn_end(conn, deadline);
         answer_all(changes, n, HF_OK);
         return HF_OK;
     }
     hf_status status = write_changes(plan, conn, changes, n, &first, deadline, err);
     if (status != HF_OK) {
-        end(conn, deadline);
+        hf__conn_end(conn, deadline);
         answer_all(changes, n, status);
         (void)hf__fail_context(err, "table %s: the settle failed and the row is free again", plan->table->display);
         return status;
@@ -261,7 +252,7 @@ static hf_status settle(struct hf__plan *plan, struct hf__conn *conn, struct hf_
     if (status == HF_OK)
         return first;
     hf_status answer = status == HF_LOST || status == HF_TIMEOUT ? HF_UNKNOWN : lost_by(status);
-    end(conn, deadline);
+    hf__conn_end(conn, deadline);
     answer_all(changes, n, answer);
     return answer;
 }
@@ -272,7 +263,7 @@ hf_status hf__look_free(struct hf__plan *plan, struct hf__conn *conn, const stru
     hf_status status = hf__conn_begin(conn, HF__READ_COMMITTED, HF__IMMEDIATE, deadline, err);
     if (status == HF_OK)
         status = hf__read_row_with(plan, conn, &plan->sql.read_free, row, deadline, seen, err);
-    end(conn, deadline);
+    hf__conn_end(conn, deadline);
     *told = status == HF_OK && seen->found;
     if (status != HF_OK || *told)
         return status;
