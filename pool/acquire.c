@@ -102,6 +102,7 @@ static void open_slot(struct hf__pool *pool, struct caller *caller)
     pthread_mutex_lock(&pool->mutex);
     caller->failure.status = status;
     if (status == HF_OK) {
+        conn->traffic = &pool->traffic;
         opened(pool, caller, conn);
     } else if (cut_short) {
         hf__core_open_abandoned(&pool->core, &caller->waiter, hf__monotonic_ns());

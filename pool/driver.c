@@ -77,6 +77,20 @@ static hf_status check(const struct hf__conn *conn, hf_error *err)
     return HF_OK;
 }
 
+static void note_trip(const struct hf__conn *conn)
+{
+    if (conn->traffic != NULL) {
+        atomic_fetch_add_explicit(&conn->traffic->round_trips, 1, memory_order_relaxed);
+    }
+}
+
+static void note_commit(const struct hf__conn *conn, hf_status status)
+{
+    if (conn->traffic != NULL && status == HF_OK) {
+        atomic_fetch_add_explicit(&conn->traffic->commits, 1, memory_order_relaxed);
+    }
+}
+
 hf_status hf__conn_open(const struct hf__url *url, const struct hf__session_options *options, struct hf__deadline deadline,
                         struct hf__conn **out, hf_error *err)
 {
@@ -108,32 +122,59 @@ hf_status hf__conn_run(struct hf__conn *conn, const struct hf__statement *statem
         hf__rows_clear(rows); /* whatever happens: the last statement's rows are not this one's */
     }
     hf_status status = check(conn, err);
-    return status != HF_OK ? status : conn->driver->run(conn, statement, values, n, rows, deadline, err);
+    if (status != HF_OK) {
+        return status;
+    }
+    bool alone = conn->traffic != NULL && conn->driver->transaction(conn) == HF__TX_NONE;
+    note_trip(conn);
+    status = conn->driver->run(conn, statement, values, n, rows, deadline, err);
+    if (alone && conn->driver->transaction(conn) == HF__TX_NONE) {
+        note_commit(conn, status);
+    }
+    return status;
 }
 
 hf_status hf__conn_exec(struct hf__conn *conn, const char *sql, struct hf__deadline deadline, hf_error *err)
 {
     hf_status status = check(conn, err);
-    return status != HF_OK ? status : conn->driver->exec(conn, sql, deadline, err);
+    if (status != HF_OK) {
+        return status;
+    }
+    note_trip(conn);
+    return conn->driver->exec(conn, sql, deadline, err);
 }
 
 hf_status hf__conn_begin(struct hf__conn *conn, enum hf__isolation isolation, enum hf__sqlite_mode mode, struct hf__deadline deadline,
                          hf_error *err)
 {
     hf_status status = check(conn, err);
-    return status != HF_OK ? status : conn->driver->begin(conn, isolation, mode, deadline, err);
+    if (status != HF_OK) {
+        return status;
+    }
+    note_trip(conn);
+    return conn->driver->begin(conn, isolation, mode, deadline, err);
 }
 
 hf_status hf__conn_commit(struct hf__conn *conn, struct hf__deadline deadline, hf_error *err)
 {
     hf_status status = check(conn, err);
-    return status != HF_OK ? status : conn->driver->commit(conn, deadline, err);
+    if (status != HF_OK) {
+        return status;
+    }
+    note_trip(conn);
+    status = conn->driver->commit(conn, deadline, err);
+    note_commit(conn, status);
+    return status;
 }
 
 hf_status hf__conn_rollback(struct hf__conn *conn, struct hf__deadline deadline, hf_error *err)
 {
     hf_status status = check(conn, err);
-    return status != HF_OK ? status : conn->driver->rollback(conn, deadline, err);
+    if (status != HF_OK) {
+        return status;
+    }
+    note_trip(conn);
+    return conn->driver->rollback(conn, deadline, err);
 }
 
 enum hf__transaction hf__conn_transaction(struct hf__conn *conn)
@@ -157,13 +198,21 @@ bool hf__conn_alive(struct hf__conn *conn)
 hf_status hf__conn_ping(struct hf__conn *conn, struct hf__deadline deadline, hf_error *err)
 {
     hf_status status = check(conn, err);
-    return status != HF_OK ? status : conn->driver->ping(conn, deadline, err);
+    if (status != HF_OK) {
+        return status;
+    }
+    note_trip(conn);
+    return conn->driver->ping(conn, deadline, err);
 }
 
 hf_status hf__conn_reset(struct hf__conn *conn, struct hf__deadline deadline, hf_error *err)
 {
     hf_status status = check(conn, err);
-    return status != HF_OK ? status : conn->driver->reset(conn, deadline, err);
+    if (status != HF_OK) {
+        return status;
+    }
+    note_trip(conn);
+    return conn->driver->reset(conn, deadline, err);
 }
 
 hf_status hf__conn_describe(struct hf__conn *conn, const char *schema, const char *table, struct hf__deadline deadline,

@@ -15,6 +15,7 @@
 #define HF_POOL_DRIVER_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -57,8 +58,15 @@ struct hf__session_options {
     const char *application_name; /* PostgreSQL: application_name; MySQL: connection attribute program_name; may be NULL */
 };
 
+/* What a pool's connections have cost their server, summed up. */
+struct hf__traffic {
+    atomic_uint_fast64_t round_trips; /* calls that waited for an answer; connecting is not among them */
+    atomic_uint_fast64_t commits;     /* transactions committed, those of single statements included */
+};
+
 struct hf__conn {
     const struct hf__driver *driver;
+    struct hf__traffic *traffic; /* NULL, or where it is counted: its pool's */
     struct hf__server server;
     pid_t owner;   /* a forked child never speaks on its parent's connection: every wrapper checks it */
     bool lost;     /* set once, by the driver: nothing but close helps */

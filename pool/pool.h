@@ -69,6 +69,7 @@ struct hf__pool_snapshot {
     size_t open, idle, in_use, opening, closing, waiting; /* derived from the lists; open = idle + in_use + being checked */
     size_t peak_open, peak_in_use;
     uint64_t opened, closed, broken, connect_failures;
+    uint64_t round_trips, commits; /* see struct hf__traffic */
     struct hf__ledger ledger;
 };
 /* Never blocks a worker for longer than a copy takes. The snapshot is large: not for small stacks. */

@@ -26,6 +26,8 @@ struct hf__pool {
     pid_t owner; /* a forked child has no keeper, and connections that are not its own */
     pthread_t keeper;
 
+    struct hf__traffic traffic; /* its connections count into it, without the mutex */
+
     pthread_mutex_t mutex; /* guards all below, and every slot. A leaf: nothing is called and no lock is taken under it */
     struct hf__core core;
     size_t callers;          /* threads inside acquire, which may still use the pool after their waiter has its answer */

@@ -152,6 +152,7 @@ hf_status hf_cost_for(hf_runtime *runtime, const hf_table *table, const hf_subsc
         .spare = cost.spare,
         .minimum = cost.minimum,
         .pool_size = cost.pool_size,
+        .workers = hf__cost_workers_within(&input, runtime->options.pool_size ? runtime->options.pool_size : cost.pool_size),
     };
     return hf__write_out(out, &answer, sizeof answer, "hf_cost", err);
 }

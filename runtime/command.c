@@ -7,6 +7,8 @@
 
 #include "runtime/command_common.h"
 
+const char hf__program[] = "holdfast";
+
 static const struct subcommand {
     const char *name;
     int (*run)(int argc, char **argv); /* argv[0] is its name */

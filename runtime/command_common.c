@@ -21,7 +21,7 @@ int hf__command_fail_text(const char *format, ...)
     va_list args;
     va_start(args, format);
     flockfile(stderr);
-    fputs("holdfast: ", stderr);
+    fprintf(stderr, "%s: ", hf__program);
     vfprintf(stderr, format, args);
     fputc('\n', stderr);
     funlockfile(stderr);
@@ -202,7 +202,7 @@ int hf__target_run(const struct hf__target *target, const hf_runtime_options *op
 void hf__command_parse(const struct argp *argp, const char *name, int argc, char **argv, void *input)
 {
     static char title[32]; /* argv keeps pointing at it */
-    snprintf(title, sizeof title, "holdfast %s", name);
+    snprintf(title, sizeof title, "%s %s", hf__program, name);
     argv[0] = title;
     error_t error = argp_parse(argp, argc, argv, 0, NULL, input);
     if (error) {

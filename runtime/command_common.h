@@ -11,6 +11,8 @@
 
 #include "holdfast.h"
 
+extern const char hf__program[]; /* "holdfast"; each program defines its own */
+
 enum { HF__EXIT_DONE = 0, HF__EXIT_FAILED = 1, HF__EXIT_USAGE = 2 };
 
 /* Keys of options without a short form; each parser's own begin at HF__KEY_OWN. */
@@ -41,7 +43,7 @@ int hf__target_run(const struct hf__target *target, const hf_runtime_options *op
 /* The object on stdout, a line for each member; takes it, NULL is out of memory. Returns the exit status. */
 int hf__command_print_json(json_t *object);
 
-/* Parses the options of `holdfast NAME`; argv[0] is replaced by those two words in every message. */
+/* Parses the options of `PROGRAM NAME`; argv[0] is replaced by those two words in every message. */
 void hf__command_parse(const struct argp *argp, const char *name, int argc, char **argv, void *input);
 /* The number behind an option; wrong usage if it is none, or not within the limits. */
 size_t hf__option_size(const struct argp_state *state, const char *option, const char *arg, size_t min, size_t max);

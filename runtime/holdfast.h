@@ -110,10 +110,14 @@ typedef struct hf_subscription_options {
                      for the batch; lease: none; advisory lock: one for each row, as many as are free at once */
     bool transactional;         /* the handler writes through its delivery's own transaction, see hf_postgres_delivery and the like */
     size_t handler_connections; /* how many connections each handler takes with hf_checkout at once: the pool is sized for them */
+    /* Called once for each row when it is known what became of it: HF_OK, settled as `outcome` says (a row that was given back, or never
+     * began, reads HF_RETRY), or the status that hf_delivery_settle would answer. For metrics: ctx is the handler's; from the thread that
+     * settles, without any lock held, before that thread settles more; it must not settle nor stop. May be NULL. */
+    void (*on_settled)(hf_delivery *delivery, hf_outcome outcome, hf_status status, void *ctx);
 } hf_subscription_options;
-#define HF_SUBSCRIPTION_OPTIONS_INIT                                                      \
-    {                                                                                     \
-        sizeof(hf_subscription_options), 0, 0, 0, NULL, 0, 0, false, 0, 0, 0, 0, false, 0 \
+#define HF_SUBSCRIPTION_OPTIONS_INIT                                                            \
+    {                                                                                           \
+        sizeof(hf_subscription_options), 0, 0, 0, NULL, 0, 0, false, 0, 0, 0, 0, false, 0, NULL \
     }
 
 /* Adds a subscription; only before hf_runtime_start (HF_MISUSE after). The runtime owns *out (which may be NULL).
@@ -333,10 +337,11 @@ typedef struct hf_cost {
     size_t claim, settle, renew, listen, handler, spare;
     size_t minimum;   /* the smallest pool that runs at all */
     size_t pool_size; /* the pool that lets every worker run: the sum */
+    size_t workers;   /* that run at once on this runtime's pool (its pool_size; 0: all), were the subscription alone on it */
 } hf_cost;
-#define HF_COST_INIT                                    \
-    {                                                   \
-        sizeof(hf_cost), 0.0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
+#define HF_COST_INIT                                       \
+    {                                                      \
+        sizeof(hf_cost), 0.0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
     }
 HF_API HF_CHECKED hf_status hf_cost_of(hf_runtime *runtime, const hf_table *table, size_t workers, hf_cost *out, hf_error *err);
 /* The same of a subscription with these options (NULL: all defaults). batch: 0 and 1 are a handler of single rows; a batch under row lock

@@ -158,9 +158,28 @@ static void report_success(struct hf_delivery *delivery)
                       delivery->row->id_text, delivery->reason);
 }
 
+static hf_outcome outcome_of(enum hf__action action)
+{
+    switch (action) {
+    case HF__ACK:
+        return HF_ACK;
+    case HF__REJECT:
+        return HF_REJECT;
+    case HF__RETRY_AFTER:
+        return HF_RETRY_AFTER;
+    case HF__RETRY:
+    case HF__GIVE_BACK:
+    case HF__UNBEGUN:
+        break;
+    }
+    return HF_RETRY;
+}
+
 void hf__delivery_report(struct hf_delivery *delivery, hf_status status, const hf_error *err)
 {
     struct hf_subscription *subscription = delivery->subscription;
+    if (subscription->options.on_settled)
+        subscription->options.on_settled(delivery, outcome_of(delivery->action), status, subscription->ctx);
     if (status == HF_OK)
         report_success(delivery);
     else

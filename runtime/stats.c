@@ -31,6 +31,8 @@ static const struct hf__stat_text texts[] = {
     {"closed", "connections", "closed so far"},
     {"broken", "connections", "lost, or closed after an error"},
     {"connect_failures", "attempts", "to connect that failed"},
+    {"round_trips", "calls", "that waited for an answer of the database, connecting apart"},
+    {"commits", "transactions", "committed, those of single statements included"},
     {"peak", "connections", "the most in use for this purpose at one moment"},
     {"count", "checkouts", "how often a connection began to serve this purpose"},
     {"seconds", "seconds", "that connections served this purpose, in total"},

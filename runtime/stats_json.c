@@ -81,6 +81,8 @@ static void put_pool(struct writer *writer, json_t *into, const struct hf__pool_
     put_count(writer, object, "closed", pool->closed);
     put_count(writer, object, "broken", pool->broken);
     put_count(writer, object, "connect_failures", pool->connect_failures);
+    put_count(writer, object, "round_trips", pool->round_trips);
+    put_count(writer, object, "commits", pool->commits);
     json_t *purposes = put_object(writer, object, "purposes");
     for (enum hf__purpose purpose = 0; purpose < HF__PURPOSES; purpose++)
         put_purpose(writer, purposes, purpose, &pool->ledger.line[purpose]);

@@ -1,0 +1,45 @@
+/* The capacity model: throughput, and how many connections are held, from the handler's time and the database's speed. Pure functions;
+ * all times in milliseconds. How many connections a strategy holds and how large a pool it wants is not here but in the library's
+ * cost model (hf_cost_for), which the runtime's start check uses too. */
+#ifndef HF_BENCH_MODEL_H
+#define HF_BENCH_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Jobs that the database claims and settles in a second while n deliveries are in its hands (and not in a handler's). */
+struct bench_speed {
+    double n, jobs_per_second;
+};
+
+struct bench_model_input {
+    size_t workers;                  /* that run at once: those that fit the pool */
+    double handler_ms, handler_scv;  /* mean, and variance over its square */
+    double arrivals_per_second;      /* 0: there is always a due row */
+    const struct bench_speed *speed; /* n ascending, from 1 on; read by straight lines between, by the last beyond */
+    size_t n_speed;                  /* at least 1 */
+};
+
+struct bench_model {
+    bool stable;                 /* false: jobs arrive faster than they can be done; then the figures are those of a full table */
+    double jobs_per_second;
+    double in_handler_mean;      /* deliveries whose handler runs: Little's law */
+    size_t in_handler_p99;       /* the number that is not exceeded for 99 % of the time */
+    double in_database_mean;     /* deliveries between claim and settle, outside the handler */
+    double worker_utilisation;   /* share of the workers' time spent in handlers */
+    double database_utilisation; /* throughput over the best that the database can do with so many workers */
+    double start_wait_mean_ms;   /* from due until a worker takes it; 0 for a full table, where it means nothing */
+    double start_wait_p99_ms;
+};
+
+struct bench_model bench_model_of(const struct bench_model_input *input);
+
+/* The least number of workers with which at most the share `late` of the jobs that arrive at this rate waits for one (Erlang C).
+ * 0: no number up to `most` does. input->workers does not matter. */
+size_t bench_model_workers_for(const struct bench_model_input *input, double late, size_t most);
+
+/* The p99 of the wait for one of `connections` by `askers` threads, each of which holds it for hold_ms and then does without it for
+ * apart_ms on average (finite-source queue). 0 when there is one for each. */
+double bench_model_connection_wait_p99_ms(size_t askers, size_t connections, double hold_ms, double apart_ms);
+
+#endif

@@ -1,0 +1,40 @@
+/* A plan: what a subscription will need and do, before it runs. */
+#ifndef HF_BENCH_PLAN_H
+#define HF_BENCH_PLAN_H
+
+#include <holdfast.h>
+#include <jansson.h>
+
+#include "bench/model.h"
+#include "bench/options.h"
+
+struct bench_plan {
+    hf_strategy strategy;
+    size_t workers;                   /* wanted (or found from the rate) */
+    size_t workers_at_once;           /* that fit the pool */
+    size_t pool, pool_minimum, pool_recommended;
+    double held_per_delivery;
+    double held_mean;                 /* connections held by deliveries in work */
+    size_t held_p99, peak_in_use;
+    struct bench_model model;         /* of one process */
+    double pool_wait_p99_ms;
+    size_t processes, fleet_connections, max_connections, reserve; /* max_connections 0: not known */
+    bool fits;                        /* true where max_connections is not known */
+    char *advice;                     /* sentences, one a line; owned */
+};
+
+/* From the options and the speed of the database (n_speed > 0). Opens a runtime for its cost model, connects to nothing. Free *out. */
+hf_status bench_plan_of(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed, struct bench_plan *out,
+                        hf_error *err);
+void bench_plan_free(struct bench_plan *plan);
+json_t *bench_plan_json(const struct bench_plan *plan);
+void bench_plan_print(const struct bench_plan *plan);
+/* The sentences of plan->advice: which strategy fits, what it costs, what a crash costs, when the answer would change. Owned; NULL: out of
+ * memory. */
+char *bench_advice(const struct bench_options *options, const struct bench_plan *plan);
+
+/* Measures the database's speed with this strategy, pool and batch at 1, 2, 4, ... up to `workers` deliveries at once, with handlers that do
+ * nothing. *out is owned (free). */
+hf_status bench_speed_measure(const struct bench_options *options, size_t workers, struct bench_speed **out, size_t *n, hf_error *err);
+
+#endif

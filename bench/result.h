@@ -1,0 +1,67 @@
+/* What a run measured. */
+#ifndef HF_BENCH_RESULT_H
+#define HF_BENCH_RESULT_H
+
+#include <holdfast.h>
+#include <jansson.h>
+
+#include "bench/series.h"
+#include "pool/histogram.h"
+
+struct bench_purpose {
+    char name[32]; /* as the ledger names it */
+    size_t peak;
+    double count, seconds;
+};
+
+struct bench_raw {
+    bool measured;
+    size_t rounds;
+    double ours[64], theirs[64]; /* jobs/s of each round */
+    double jobs_per_second;      /* theirs, median */
+    double ratio;                /* median of ours over theirs */
+    double spread;               /* of the ratio: half of (its largest - its smallest) over the median */
+    bool indistinguishable;      /* 1 lies within ratio +- spread */
+};
+
+struct bench_result {
+    char database[32], server_version[64];
+    hf_strategy strategy;
+    size_t workers, jobs, batch, processes;
+    char *handler; /* --handler-ms as given, owned */
+    double handler_ms;
+    double seconds;              /* from the first claim possible to the last settle */
+    double jobs_per_second;      /* jobs acked over seconds */
+    /* counts over all processes */
+    size_t done, failed, lost, duplicates, left, errors; /* failed: runs answered HF_RETRY; left: rows still there; errors: settles that failed */
+    /* connections */
+    size_t pool_size, peak_open, peak_in_use; /* of one process; the largest of them */
+    size_t server_peak;                       /* of all processes, as the server saw them */
+    bool server_sampled;                      /* false on SQLite, which has no server: there server_peak is the open handles of the ledger */
+    double held_per_delivery, seconds_per_job;
+    double held_mean;                         /* connections held by deliveries in work, over the time of the run, one process */
+    size_t held_p99;
+    struct bench_purpose purposes[16];
+    size_t n_purposes;
+    double round_trips_per_job, commits_per_job;
+    double connection_wait_p99_ms; /* the worst of the purposes */
+    /* the cost model's word */
+    size_t model_pool_size, model_peak_in_use;
+    double model_held_per_delivery;
+    bool model_holds; /* no more were ever held than it allows, and held_per_delivery agrees within 5 % */
+    struct hf__histogram latency;  /* due (or, in a filled table, the start of the run) to settled */
+    struct hf__histogram delivery; /* handler begun to settled */
+    struct bench_raw raw;
+    double crash_ms;             /* compare: from the kill of a worker process until its row ran again; < 0: not measured */
+    struct bench_series series;  /* connections in use by purpose, over time */
+};
+
+void bench_result_free(struct bench_result *result);
+/* The object of `run --json`, see the man page. New reference; NULL: out of memory. */
+json_t *bench_result_json(const struct bench_result *result);
+/* For people, on stdout. */
+void bench_result_print(const struct bench_result *result);
+/* Nothing lost, nothing run twice, no settle failed: the exit status of a run hangs on it. */
+bool bench_result_right(const struct bench_result *result);
+
+#endif
