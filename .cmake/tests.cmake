@@ -75,6 +75,11 @@ endforeach()
 add_test(NAME symbols COMMAND sh ${PROJECT_SOURCE_DIR}/tests/symbols.sh $<TARGET_FILE:holdfast> ${HOLDFAST_PUBLIC_HEADERS})
 set_tests_properties(symbols PROPERTIES TIMEOUT 60 LABELS api)
 
+if(TARGET holdfast-bench AND HOLDFAST_POSTGRES)
+    add_test(NAME bench_fleet COMMAND sh ${PROJECT_SOURCE_DIR}/tests/bench_fleet.sh $<TARGET_FILE:holdfast-bench>)
+    set_tests_properties(bench_fleet PROPERTIES TIMEOUT 600 LABELS e2e RUN_SERIAL ON)
+endif()
+
 # An installed holdfast, and one built without each database; sanitizers would only repeat it.
 if(NOT HOLDFAST_SANITIZE)
     add_test(NAME install COMMAND sh ${PROJECT_SOURCE_DIR}/tests/install.sh ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR})

@@ -26,4 +26,10 @@ double bench_distribution_scv(const struct bench_distribution *distribution);
 /* The time that the share p (0 <= p < 1) of all handlers does not exceed. With p drawn evenly it is a random time of this law. */
 double bench_distribution_quantile(const struct bench_distribution *distribution, double p);
 
+/* The variance over the squared mean of the gamma law with this mean and this 99th percentile: both are matched, so it is exact for an
+ * exponential law (p99 = 4.61 times the mean gives 1) and for a nearly constant one (p99 = mean gives 0). A p99 of more than 28 times the
+ * mean is beyond every gamma law; there it is BENCH_SCV_MOST, which comes nearest. */
+#define BENCH_SCV_MOST 50.0
+double bench_distribution_scv_of_p99(double mean_ms, double p99_ms);
+
 #endif

@@ -17,7 +17,8 @@ enum bench_option_set {
 
 struct bench_options {
     const char *url;   /* --db, --db-file or HOLDFAST_URL; NULL: none (plan) */
-    bool has_strategy; /* compare and sweep: all without it */
+    char *url_owned;   /* what --db-file held */
+    bool has_strategy; /* compare and sweep: all without it; plan: the one that fits */
     hf_strategy strategy;
     size_t workers;   /* --workers; 0: not given (4, but plan --rate finds it) */
     size_t jobs;      /* --jobs; 0: about ten seconds of work, see bench_jobs() */
@@ -28,6 +29,7 @@ struct bench_options {
     struct bench_distribution handler; /* --handler-ms; constant 0 */
     double rate;                       /* --rate, jobs a second; 0: a filled table */
     double fail;                       /* --fail: the share of runs that are answered with HF_RETRY */
+    bool over_workers; /* sweep --over workers: else over the pool's sizes */
     bool raw, json;
     size_t rounds;    /* --rounds, with --raw: pairs of runs, ours and the hand-written loop's; 3 */
     const char *html; /* --html FILE */

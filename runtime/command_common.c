@@ -134,8 +134,7 @@ static error_t parse_target(int key, char *arg, struct argp_state *state)
 
 const struct argp hf__target_argp = {.options = target_options, .parser = parse_target};
 
-/* The first line of a file, without its end; owned. NULL, with a message, if there is none. */
-static char *first_line(const char *path)
+char *hf__first_line(const char *path)
 {
     FILE *file = fopen(path, "re");
     if (!file) {
@@ -166,7 +165,7 @@ static hf_status open_runtime(const struct hf__target *target, const hf_runtime_
     if (!target->url_file) {
         return hf_runtime_open(getenv("HOLDFAST_URL"), options, runtime, err);
     }
-    char *line = first_line(target->url_file);
+    char *line = hf__first_line(target->url_file);
     if (!line) {
         return HF_SYSTEM;
     }

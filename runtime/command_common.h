@@ -40,6 +40,8 @@ const char *hf__level_name(hf_log_level level);
  * HF__EXIT_FAILED with the message written. */
 int hf__target_run(const struct hf__target *target, const hf_runtime_options *options,
                    int (*run)(hf_runtime *runtime, const hf_table *table, void *ctx), void *ctx);
+/* The first line of the file of --db-file, without its end; owned. NULL, with a message, if there is none. */
+char *hf__first_line(const char *path);
 /* The object on stdout, a line for each member; takes it, NULL is out of memory. Returns the exit status. */
 int hf__command_print_json(json_t *object);
 

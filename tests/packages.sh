@@ -9,7 +9,7 @@ set -eu
 
 sqlite='cmake gcc libc6-dev make pkg-config libsqlite3-dev libjansson-dev'
 build="$sqlite libpq-dev libmariadb-dev"
-test="$build g++ libcunit1-dev postgresql mariadb-server sqlite3"
+test="$build g++ libcunit1-dev postgresql mariadb-server sqlite3 pgbouncer"
 
 case ${1:-} in
     build-sqlite) packages=$sqlite ;;

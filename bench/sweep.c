@@ -1,0 +1,212 @@
+/* Throughput and waiting against the size of the pool, or the number of workers: where more stops helping. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench/plan.h"
+#include "bench/run.h"
+#include "runtime/command_common.h"
+
+struct point {
+    size_t x; /* connections of the pool, or workers */
+    double jobs_per_second, wait_p99_ms;
+    size_t peak_in_use;
+};
+
+struct sweep {
+    struct point *points; /* owned */
+    size_t n, best, enough, knee;
+};
+
+/* ---- which sizes ---- */
+
+/* 1, 2, 3, 4, 6, 8, 12, 16, ...: twice as much in two steps. */
+static size_t next_size(size_t x)
+{
+    bool power = (x & (x - 1)) == 0;
+    return x < 4 ? x + 1 : power ? x + x / 2 : x / 3 * 4;
+}
+
+static size_t sizes_between(size_t least, size_t most, struct point *out)
+{
+    size_t n = 0;
+    for (size_t x = 1; x < most; x = next_size(x))
+        if (x >= least) {
+            if (out)
+                out[n] = (struct point){.x = x};
+            n++;
+        }
+    if (out)
+        out[n] = (struct point){.x = most};
+    return n + 1;
+}
+
+static hf_status list_sizes(const struct bench_options *options, struct sweep *sweep, hf_error *err)
+{
+    struct bench_speed any = {1, 1};
+    struct bench_plan plan = {.advice = NULL};
+    hf_status status = bench_plan_of(options, &any, 1, &plan, err);
+    if (status != HF_OK)
+        return status;
+    size_t least = 1, most = options->workers;
+    if (!options->over_workers) {
+        least = plan.pool_minimum;
+        most = options->pool > least ? options->pool : plan.pool_recommended;
+    }
+    bench_plan_free(&plan);
+    sweep->points = calloc(sizes_between(least, most, NULL), sizeof *sweep->points);
+    if (!sweep->points) {
+        *err = (hf_error){.status = HF_NO_MEMORY, .message = "out of memory"};
+        return HF_NO_MEMORY;
+    }
+    sweep->n = sizes_between(least, most, sweep->points);
+    return HF_OK;
+}
+
+/* ---- running ---- */
+
+static hf_status run_point(const struct bench_options *options, struct point *point, bool *right, hf_error *err)
+{
+    struct bench_options these = *options;
+    struct bench_result result = {.crash_ms = -1};
+    if (options->over_workers)
+        these.workers = point->x;
+    else
+        these.pool = point->x;
+    hf_status status = bench_run(&these, &result, err);
+    if (status == HF_OK) {
+        point->jobs_per_second = result.jobs_per_second;
+        point->wait_p99_ms = result.connection_wait_p99_ms;
+        point->peak_in_use = result.peak_in_use;
+        *right = *right && bench_result_right(&result);
+    }
+    bench_result_free(&result);
+    return status;
+}
+
+/* ---- reading ---- */
+
+/* The knee: the point that lies furthest above the straight line from the first to the last, both axes from 0 to 1 (Satopaa, Albrecht,
+ * Irwin, Raghavan, "Finding a Kneedle in a Haystack", 2011). */
+static size_t knee_of(const struct sweep *sweep)
+{
+    const struct point *first = sweep->points, *last = &sweep->points[sweep->n - 1];
+    double width = (double)last->x - (double)first->x, best = 0;
+    double height = sweep->points[sweep->best].jobs_per_second - first->jobs_per_second;
+    size_t knee = sweep->enough;
+    for (size_t i = 0; width > 0 && height > 0 && i < sweep->n; i++) {
+        double x = ((double)sweep->points[i].x - (double)first->x) / width;
+        double y = (sweep->points[i].jobs_per_second - first->jobs_per_second) / height;
+        if (y - x > best) {
+            best = y - x;
+            knee = i;
+        }
+    }
+    return knee;
+}
+
+static void read_points(struct sweep *sweep)
+{
+    sweep->best = 0;
+    for (size_t i = 1; i < sweep->n; i++)
+        if (sweep->points[i].jobs_per_second > sweep->points[sweep->best].jobs_per_second)
+            sweep->best = i;
+    sweep->enough = 0;
+    while (sweep->points[sweep->enough].jobs_per_second < 0.95 * sweep->points[sweep->best].jobs_per_second)
+        sweep->enough++;
+    sweep->knee = knee_of(sweep);
+}
+
+static const char *axis_of(const struct bench_options *options)
+{
+    return options->over_workers ? "workers" : "pool";
+}
+
+static void print_sweep(const struct bench_options *options, const struct sweep *sweep)
+{
+    printf("%s\n%8s %12s %8s %14s %12s\n", hf_strategy_name(options->strategy), axis_of(options), "jobs/s", "of best", "p99 wait, ms",
+           "peak in use");
+    for (size_t i = 0; i < sweep->n; i++) {
+        const struct point *point = &sweep->points[i];
+        printf("%8zu %12.1f %7.0f%% %14.2f %12zu%s%s\n", point->x, point->jobs_per_second,
+               100 * point->jobs_per_second / sweep->points[sweep->best].jobs_per_second, point->wait_p99_ms, point->peak_in_use,
+               i == sweep->enough ? "  smallest with 95 %" : "", i == sweep->knee ? "  knee" : "");
+    }
+    if (options->over_workers)
+        printf("%zu workers do 95 %% of the best throughput.\n\n", sweep->points[sweep->enough].x);
+    else
+        printf("A pool of %zu does 95 %% of the best throughput.\n\n", sweep->points[sweep->enough].x);
+}
+
+static json_t *sweep_json(const struct bench_options *options, const struct sweep *sweep)
+{
+    json_t *points = json_array();
+    for (size_t i = 0; i < sweep->n; i++) {
+        const struct point *point = &sweep->points[i];
+        if (json_array_append_new(points, json_pack("{s:I, s:f, s:f, s:I}", axis_of(options), (json_int_t)point->x, "jobs_per_second",
+                                                    point->jobs_per_second, "wait_p99_ms", point->wait_p99_ms, "peak_in_use",
+                                                    (json_int_t)point->peak_in_use)) != 0)
+            break; /* out of memory: then the next does not work either */
+    }
+    return json_pack("{s:s, s:o, s:I, s:I, s:I}", "strategy", hf_strategy_name(options->strategy), "points", points, "best",
+                     (json_int_t)sweep->points[sweep->best].x, "smallest_with_95_percent", (json_int_t)sweep->points[sweep->enough].x,
+                     "knee", (json_int_t)sweep->points[sweep->knee].x);
+}
+
+/* One strategy. What was run before an interruption is printed. */
+static hf_status sweep_one(const struct bench_options *options, json_t *list, bool *right, hf_error *err)
+{
+    struct sweep sweep = {.points = NULL};
+    hf_status status = list_sizes(options, &sweep, err);
+    size_t done = 0;
+    while (status == HF_OK && done < sweep.n) {
+        status = run_point(options, &sweep.points[done], right, err);
+        done += status == HF_OK;
+    }
+    sweep.n = done;
+    if (done > 0) {
+        read_points(&sweep);
+        if (options->json)
+            (void)json_array_append_new(list, sweep_json(options, &sweep)); /* its failure shows as out of memory at the end */
+        else
+            print_sweep(options, &sweep);
+    }
+    free(sweep.points);
+    return status;
+}
+
+static int sweep_all(struct bench_options *options)
+{
+    hf_strategy strategies[3] = {options->strategy};
+    size_t n = options->has_strategy ? 1 : bench_strategies(options->url, strategies);
+    json_t *list = json_array();
+    hf_error err = {.status = HF_OK};
+    hf_status status = HF_OK;
+    bool right = true;
+    for (size_t i = 0; i < n && status == HF_OK; i++) {
+        options->strategy = strategies[i];
+        status = sweep_one(options, list, &right, &err);
+    }
+    int exit_status = HF__EXIT_DONE;
+    if (options->json)
+        exit_status = hf__command_print_json(list);
+    else
+        json_decref(list);
+    if (status != HF_OK)
+        exit_status = hf__command_fail(&err);
+    if (!right)
+        exit_status = hf__command_fail_text("jobs were lost, run twice or not settled");
+    return exit_status;
+}
+
+int bench_command_sweep(int argc, char **argv)
+{
+    struct bench_options options;
+    bench_options_parse(BENCH_OPTIONS_SWEEP, "sweep", argc, argv, &options);
+    if (options.workers == 0)
+        options.workers = options.over_workers ? 16 : 4;
+    int exit_status = sweep_all(&options);
+    bench_options_free(&options);
+    int flushed = hf__command_flush();
+    return exit_status != HF__EXIT_DONE ? exit_status : flushed;
+}
