@@ -10,7 +10,7 @@
 #include "bench/result.h"
 #include "bench/svg.h"
 
-enum { BENCH_STRATEGIES = 3, BENCH_SCAN = 8, BENCH_LINE = 41, BENCH_MEASURE_TEXT = 48 };
+enum { BENCH_STRATEGIES = 3, BENCH_SCAN = 12, BENCH_LINE = 41, BENCH_MEASURE_TEXT = 48 };
 
 /* One strategy. */
 struct bench_compared {

@@ -118,11 +118,11 @@ static void mark_best(struct bench_measure *measure, const double *values, size_
         best = better == HIGHER ? fmax(best, values[i]) : fmin(best, values[i]);
         worst = better == HIGHER ? fmin(worst, values[i]) : fmax(worst, values[i]);
     }
-    if (better == NEITHER || isnan(best) || fabs(best - worst) <= 0.02 * fmax(fabs(best), fabs(worst))) {
+    if (better == NEITHER || isnan(best) || fabs(best - worst) <= 0.05 * fmax(fabs(best), fabs(worst))) {
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        measure->best[i] = fabs(values[i] - best) <= 0.02 * fabs(best);
+        measure->best[i] = fabs(values[i] - best) <= 0.05 * fabs(best);
     }
 }
 
@@ -143,7 +143,7 @@ static struct bench_measure *add(struct lines *lines, const char *name, const ch
 
 static struct bench_measure *add_figure(struct lines *lines, const char *name, const char *unit, figure of, enum better better)
 {
-    double values[BENCH_STRATEGIES];
+    double values[BENCH_STRATEGIES] = {0};
     for (size_t i = 0; i < lines->comparison->n; i++) {
         values[i] = of(&lines->comparison->of[i].result);
     }
@@ -181,7 +181,7 @@ static double purpose_seconds(const struct bench_result *result, const char *nam
 
 static void add_purpose(struct lines *lines, const char *name)
 {
-    double values[BENCH_STRATEGIES], sum = 0;
+    double values[BENCH_STRATEGIES] = {0}, sum = 0;
     for (size_t i = 0; i < lines->comparison->n; i++) {
         const struct bench_result *result = &lines->comparison->of[i].result;
         values[i] = per_job(result, purpose_seconds(result, name) * 1000);
@@ -224,7 +224,7 @@ static void add_latency(struct lines *lines, double p, const char *rank)
     bool open = lines->comparison->rate > 0;
     char name[64];
     snprintf(name, sizeof name, open ? "due to settled, %s" : "begun to settled, %s", rank);
-    double values[BENCH_STRATEGIES];
+    double values[BENCH_STRATEGIES] = {0};
     for (size_t i = 0; i < lines->comparison->n; i++) {
         const struct bench_result *result = &lines->comparison->of[i].result;
         values[i] = quantile_ms(open ? &result->latency : &result->delivery, p);
@@ -242,7 +242,8 @@ struct bench_measure *bench_measures(const struct bench_comparison *comparison, 
     add_figure(&lines, "jobs per second per connection", "", jobs_per_connection, HIGHER);
     add_figure(&lines, "connections held per delivery", "", held_per_delivery, LOWER);
     add_count(&lines, "most connections in use", peak_in_use);
-    add_count(&lines, "most that the server saw", server_peak);
+    bool has_server = comparison->n > 0 && comparison->of[0].result.server_sampled;
+    add_count(&lines, has_server ? "most open, as the server saw" : "most open", server_peak);
     add_count(&lines, "pool size", pool_size);
     add_figure(&lines, "connection time per job", "ms", connection_ms, LOWER);
     add_purposes(&lines);

@@ -48,7 +48,8 @@ static char *number(double value, int decimals, int grouped, char out[BENCH_NUMB
 char *bench_number(double value, int decimals, char out[BENCH_NUMBER_TEXT])
 {
     if (!isfinite(value) || fabs(value) >= BENCH_NUMBER_LIMIT) {
-        return strcpy(out, "\xe2\x80\x93");
+        memcpy(out, "\xe2\x80\x93", sizeof "\xe2\x80\x93");
+        return out;
     }
     return number(value, decimals, 1, out);
 }

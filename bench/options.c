@@ -131,13 +131,12 @@ static void take_handler(const struct argp_state *state, struct bench_options *o
     free(why);
 }
 
-static void take_file(const struct argp_state *state, struct bench_options *options, const char *arg)
+static void take_file(struct bench_options *options, const char *arg)
 {
     free(options->url_owned);
     options->url_owned = hf__first_line(hf__argument(arg));
     if (!options->url_owned)
         exit(HF__EXIT_FAILED); /* which has been said */
-    (void)state;
 }
 
 /* ---- contradictions ---- */
@@ -247,7 +246,7 @@ static error_t take_other(int key, char *arg, const struct argp_state *state, st
         options->url = hf__argument(arg);
         return 0;
     case HF__KEY_DB_FILE:
-        take_file(state, options, arg);
+        take_file(options, arg);
         return 0;
     case KEY_STRATEGY:
         options->strategy = strategy_of(state, arg);

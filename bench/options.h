@@ -31,6 +31,7 @@ struct bench_options {
     double fail;                       /* --fail: the share of runs that are answered with HF_RETRY */
     bool over_workers; /* sweep --over workers: else over the pool's sizes */
     bool raw, json;
+    bool quiet;       /* no warnings: a pool that is too small is meant to be */
     size_t rounds;    /* --rounds, with --raw: pairs of runs, ours and the hand-written loop's; 3 */
     const char *html; /* --html FILE */
     /* plan */

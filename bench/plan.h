@@ -33,6 +33,10 @@ void bench_plan_print(const struct bench_plan *plan);
  * memory. */
 char *bench_advice(const struct bench_options *options, const struct bench_plan *plan);
 
+/* The strategy that fits: row_lock where its connections are affordable and its transactions are neither very long nor most of the work,
+ * else lease. */
+hf_strategy bench_advised(const struct bench_options *options);
+
 /* Measures the database's speed with this strategy, pool and batch at 1, 2, 4, ... up to `workers` deliveries at once, with handlers that do
  * nothing. *out is owned (free). */
 hf_status bench_speed_measure(const struct bench_options *options, size_t workers, struct bench_speed **out, size_t *n, hf_error *err);

@@ -58,8 +58,8 @@ size_t bench_axis_ticks(const struct bench_axis *axis, double *out, size_t most)
 {
     double between = axis->doubling ? log2(axis->high / axis->low) : (axis->high - axis->low) / axis->step;
     size_t n = 0;
-    for (double i = 0; n < most && i <= between + 1e-6; i++) {
-        out[n++] = axis->doubling ? axis->low * exp2(i) : axis->low + i * axis->step;
+    for (; n < most && (double)n <= between + 1e-6; n++) {
+        out[n] = axis->doubling ? axis->low * exp2((double)n) : axis->low + (double)n * axis->step;
     }
     return n;
 }

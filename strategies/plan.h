@@ -26,6 +26,7 @@ struct hf__move {
 struct hf__statements {
     struct hf__rendered claim; /* row lock and lease */
     struct hf__rendered claim_busy[HF__BUSY_LISTS];
+    struct hf__rendered first, first_busy[HF__BUSY_LISTS]; /* a row lock's, tried before claim: of a page, see put_first_claim */
     struct hf__rendered candidates[HF__LISTS + 1]; /* advisory: [0] nothing excluded, [k + 1] a list of 2^k keys */
     struct hf__rendered candidates_busy[HF__BUSY_LISTS * (HF__LISTS + 1)];
     struct hf__rendered take, taken; /* advisory: count the attempt; read the row */

@@ -253,11 +253,59 @@ static hf_status render_claim(struct hf__plan *plan, size_t busy, struct hf__ren
     return keep(&sql, out, err);
 }
 
+/* The claim of a row lock where a locking read looks at its conditions again once it has the lock, and keeps the lock where they fail
+ * then (PostgreSQL): a row that was put back with a delay in that moment would stay locked, due and hidden, for as long as the handler of
+ * another row runs. So rows are found by a plain read in order, and each is locked by its id alone, one after the other until there are
+ * enough; hf_still says whether it may be claimed now that it is locked. */
+static void put_first_claim(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    bool chosen = false, still = true;
+    hf__sql_put(sql, "SELECT ");
+    hf__put_columns(sql, plan);
+    hf__sql_put(sql, ", CASE WHEN TRUE");
+    hf__put_claimable(sql, plan, &still);
+    hf__sql_put(sql, " THEN 1 ELSE 0 END AS hf_still FROM (SELECT ");
+    hf__sql_name(sql, HF__COLUMN(plan, ID));
+    hf__sql_put(sql, " AS hf_chosen FROM ");
+    hf__put_table(sql, plan);
+    hf__put_claimable(sql, plan, &chosen);
+    hf__put_order(sql, plan);
+    hf__sql_put(sql, " LIMIT 128) AS hf_page, LATERAL (SELECT * FROM "); /* a number, so that it is planned for few rows */
+    hf__put_table(sql, plan);
+    hf__sql_put(sql, " WHERE ");
+    hf__sql_name(sql, HF__COLUMN(plan, ID));
+    hf__sql_put(sql, " = hf_chosen");
+    hf__sql_put(sql, plan->table->no_key_update ? " FOR NO KEY UPDATE SKIP LOCKED" : " FOR UPDATE SKIP LOCKED");
+    hf__sql_put(sql, ") AS hf_locked LIMIT ");
+    hf__sql_bind(sql, HF__P_LIMIT);
+}
+
+/* An id may stand in several parts of a partitioned table. */
+static bool has_first_claim(const struct hf__plan *plan)
+{
+    return plan->strategy->kind == HF__ROW_LOCK && plan->dialect->lateral && plan->relation.kind == HF__RELATION_TABLE;
+}
+
+static hf_status render_first_claim(struct hf__plan *plan, size_t busy, struct hf__rendered *out, hf_error *err)
+{
+    struct hf__sql sql;
+    begin(&sql, plan);
+    sql.busy = busy;
+    put_first_claim(&sql, plan);
+    return keep(&sql, out, err);
+}
+
 static hf_status render_claims(struct hf__plan *plan, hf_error *err)
 {
+    bool first = has_first_claim(plan);
     hf_status status = render_claim(plan, 0, &plan->sql.claim, err);
-    for (size_t i = 0; status == HF_OK && hf__busy_room(plan, i) > 0; i++)
+    if (status == HF_OK && first)
+        status = render_first_claim(plan, 0, &plan->sql.first, err);
+    for (size_t i = 0; status == HF_OK && hf__busy_room(plan, i) > 0; i++) {
         status = render_claim(plan, hf__busy_room(plan, i), &plan->sql.claim_busy[i], err);
+        if (status == HF_OK && first)
+            status = render_first_claim(plan, hf__busy_room(plan, i), &plan->sql.first_busy[i], err);
+    }
     return status;
 }
 

@@ -11,19 +11,50 @@ static enum hf__isolation level_of(const struct hf__plan *plan)
     return plan->table->isolation == HF__ISOLATION_DEFAULT ? HF__READ_COMMITTED : plan->table->isolation;
 }
 
+static hf_status find(struct hf__plan *plan, struct hf__conn *conn, const struct hf__claim *ask, const struct hf__rendered *plain,
+                      const struct hf__rendered *busy, struct hf__rows *found, struct hf__deadline deadline, hf_error *err)
+{
+    struct hf__args args;
+    hf__plan_args(plan, &args, hf__clock_now_us(plan->clock));
+    args.one[HF__P_LIMIT] = hf__int((int64_t)ask->limit);
+    return hf__run_claim(plan, conn, ask, hf__busy_variant(plan, ask, plain, busy, 1), &args, found, deadline, err);
+}
+
+/* Of the first page, and of all where that has nothing free. */
+static hf_status find_any(struct hf__plan *plan, struct hf__conn *conn, const struct hf__claim *ask, struct hf__rows *found,
+                          struct hf__deadline deadline, hf_error *err)
+{
+    hf_status status = hf__conn_begin(conn, level_of(plan), HF__IMMEDIATE, deadline, err);
+    if (status == HF_OK && plan->sql.first.statement.sql)
+        status = find(plan, conn, ask, &plan->sql.first, plan->sql.first_busy, found, deadline, err);
+    if (status == HF_OK && found->count == 0)
+        status = find(plan, conn, ask, &plan->sql.claim, plan->sql.claim_busy, found, deadline, err);
+    return status;
+}
+
+/* Did each of them stay claimable until it was locked? */
+static bool still_claimable(const struct hf__rows *found)
+{
+    int64_t still;
+    for (size_t r = 0; r < found->count && found->columns > HF__ROW_COLUMNS; r++)
+        if (!hf__value_int(hf__cell(found, r, HF__ROW_COLUMNS), &still) || still == 0)
+            return false;
+    return true;
+}
+
+enum { FIND_TRIES = 8 }; /* each that fails is another session's settle that succeeded */
+
 static hf_status take_any(struct hf__plan *plan, struct hf__conn *conn, const struct hf__claim *ask, struct hf__deadline deadline,
                           struct hf__row **rows, size_t *n, hf_error *err)
 {
-    struct hf__args args;
     struct hf__rows found;
     *n = 0;
     hf__rows_init(&found);
-    hf_status status = hf__conn_begin(conn, level_of(plan), HF__IMMEDIATE, deadline, err);
-    if (status == HF_OK) {
-        hf__plan_args(plan, &args, hf__clock_now_us(plan->clock));
-        args.one[HF__P_LIMIT] = hf__int((int64_t)ask->limit);
-        const struct hf__rendered *statement = hf__busy_variant(plan, ask, &plan->sql.claim, plan->sql.claim_busy, 1);
-        status = hf__run_claim(plan, conn, ask, statement, &args, &found, deadline, err);
+    hf_status status = find_any(plan, conn, ask, &found, deadline, err);
+    for (unsigned i = 1; status == HF_OK && !still_claimable(&found); i++) {
+        hf__conn_end(conn, deadline); /* that lock is not wanted, and only the end of the transaction gives it back */
+        status = i < FIND_TRIES ? find_any(plan, conn, ask, &found, deadline, err)
+                                : hf__fail(err, HF_TRANSIENT, "the rows in front of table %s change too fast", plan->table->display);
     }
     if (status == HF_OK)
         status = hf__rows_read(plan, &found, 0, rows, err);

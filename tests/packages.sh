@@ -3,13 +3,14 @@
 #
 #   packages.sh build-sqlite    the library and the command with SQLite alone
 #   packages.sh build           with all three databases
-#   packages.sh test            and what the tests need: CUnit, the servers, a C++ compiler for the headers
+#   packages.sh test            and what the tests need: CUnit, the servers, a C++ compiler for the headers, a browser for the bench's page
 #   packages.sh lint            and cppcheck and clang-tidy
 set -eu
 
 sqlite='cmake gcc libc6-dev make pkg-config libsqlite3-dev libjansson-dev'
 build="$sqlite libpq-dev libmariadb-dev"
-test="$build g++ libcunit1-dev postgresql mariadb-server sqlite3 pgbouncer"
+browser='chromium fonts-dejavu-core' # opens the page of holdfast-bench; nothing but the tests wants it
+test="$build g++ libcunit1-dev postgresql mariadb-server sqlite3 pgbouncer $browser"
 
 case ${1:-} in
     build-sqlite) packages=$sqlite ;;

@@ -1,0 +1,148 @@
+/* The plan in words: what a person would say who has the numbers before them. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/number.h"
+#include "bench/plan.h"
+
+#define SHORT_MS 5.0       /* below it the database is most of the work, and grouping claims and settles pays */
+#define LONG_MS 30000.0    /* what servers and operators commonly allow to a transaction that stands idle */
+#define FEW_CONNECTIONS 25 /* a quarter of what a server allows unless it is set */
+
+static double p99_of(const struct bench_options *options)
+{
+    return options->handler_p99_ms > 0 ? options->handler_p99_ms : bench_distribution_quantile(&options->handler, 0.99);
+}
+
+static bool is_sqlite(const struct bench_options *options)
+{
+    return options->url && strncmp(options->url, "sqlite:", 7) == 0;
+}
+
+/* Connections that a strategy which holds one for each delivery would want of the server: a quarter of it is taken as affordable. */
+static bool few_are_held(const struct bench_options *options)
+{
+    double mean = bench_distribution_mean(&options->handler);
+    double processes = (double)(options->processes ? options->processes : 1);
+    double workers = options->workers ? (double)options->workers * processes : fmax(4, options->rate * mean / 1000 * 1.5);
+    double most = options->max_connections ? (double)options->max_connections / 4 : FEW_CONNECTIONS;
+    return workers + processes <= most;
+}
+
+hf_strategy bench_advised(const struct bench_options *options)
+{
+    bool short_handler = bench_distribution_mean(&options->handler) < SHORT_MS;
+    bool row_lock = !is_sqlite(options) && !short_handler && p99_of(options) < LONG_MS && few_are_held(options);
+    return row_lock ? HF_ROW_LOCK : HF_LEASE;
+}
+
+/* ---- sentences ---- */
+
+static void number(FILE *out, const char *before, double value, const char *after)
+{
+    char text[BENCH_NUMBER_TEXT];
+    fprintf(out, "%s%s%s", before, bench_number_short(value, text), after);
+}
+
+static void say_which(FILE *out, const struct bench_options *options)
+{
+    double mean = bench_distribution_mean(&options->handler), p99 = p99_of(options);
+    hf_strategy advised = bench_advised(options);
+    fprintf(out, "%s fits this workload%s: ", hf_strategy_name(advised), advised == options->strategy ? "" : " better");
+    if (advised == HF_ROW_LOCK)
+        fputs("so few connections are affordable, and a crash then gives the row back at once and uses up no attempt.\n", out);
+    else if (is_sqlite(options))
+        fputs("SQLite has no row locks, and a lease takes its one writer only for moments.\n", out);
+    else if (p99 >= LONG_MS)
+        number(out, "handlers of up to ", p99 / 1000, " s (p99) outlive the limits that servers set on idle transactions.\n");
+    else if (mean < SHORT_MS)
+        number(out, "with handlers of ", mean, " ms claims and settles are most of the work, and a lease groups them.\n");
+    else
+        fputs("a connection for each delivery would be more than a quarter of the server's.\n", out);
+    fputs("Where the handler's own writes must commit together with the job, row_lock has that in one transaction.\n", out);
+}
+
+static void say_cost(FILE *out, const struct bench_plan *plan)
+{
+    fprintf(out, "It wants a pool of %zu connections (at least %zu) for %zu workers; ", plan->pool_recommended, plan->pool_minimum,
+            plan->workers);
+    number(out, "deliveries hold ", plan->held_mean, " of them on average");
+    fprintf(out, ", %zu for 99 %% of the time.\n", plan->held_p99);
+    if (plan->workers_at_once < plan->workers)
+        fprintf(out, "On a pool of %zu only %zu of the %zu workers run at once.\n", plan->pool, plan->workers_at_once, plan->workers);
+    if (!plan->model.stable)
+        number(out, "Jobs arrive faster than they can be done: each process does ", plan->model.jobs_per_second, " a second at most.\n");
+}
+
+static void say_crash(FILE *out, const struct bench_options *options)
+{
+    switch (options->strategy) {
+    case HF_ROW_LOCK:
+        fputs("A crash gives the rows back at once, and uses up no attempt.\n", out);
+        return;
+    case HF_ADVISORY_LOCK:
+        fputs("A crash gives the rows back at once, and uses up an attempt.\n", out);
+        return;
+    case HF_LEASE:
+        fprintf(out, "A crash gives the rows back when their leases run out, up to %u s later, and uses up an attempt.\n",
+                options->lease_seconds ? options->lease_seconds : 30);
+        return;
+    }
+}
+
+/* What the server has for the fleet, in processes of this pool. */
+static void say_fleet(FILE *out, const struct bench_options *options, const struct bench_plan *plan)
+{
+    fprintf(out, "The fleet wants %zu connections", plan->fleet_connections);
+    if (plan->max_connections == 0) {
+        fputs("; whether the server has them is not known (--max-connections, or --db).\n", out);
+        return;
+    }
+    size_t room = plan->max_connections > plan->reserve ? plan->max_connections - plan->reserve : 0, fit = room / plan->pool;
+    fprintf(out, " of the %zu that the server has beside its reserve of %zu: it %s. ", room, plan->reserve,
+            plan->fits ? "fits" : "does not fit");
+    if (options->overlap == SIZE_MAX)
+        fprintf(out, "%zu processes of this pool fit with as many again in a deploy.\n", fit / 2);
+    else
+        fprintf(out, "%zu processes of this pool fit, %zu of them kept for a deploy.\n", fit,
+                options->overlap < fit ? options->overlap : fit);
+    if (!plan->fits && plan->held_per_delivery > 0)
+        fputs("A lease holds no connection while a handler runs: the same workers then want a pool of 4.\n", out);
+}
+
+static void say_change(FILE *out, const struct bench_options *options, const struct bench_plan *plan)
+{
+    if (bench_advised(options) == HF_ROW_LOCK) {
+        size_t affordable = options->max_connections ? options->max_connections / 4 : FEW_CONNECTIONS;
+        fprintf(out, "The answer changes to lease with more than %zu connections in all processes, ", affordable);
+        number(out, "handlers beyond ", LONG_MS / 1000, " s, ");
+        number(out, "or handlers below ", SHORT_MS, " ms.\n");
+    } else if (!is_sqlite(options)) {
+        number(out, "The answer changes to row_lock with handlers between ", SHORT_MS, " ms ");
+        number(out, "and ", LONG_MS / 1000, " s and few enough workers: up to a quarter of the server's connections.\n");
+    }
+    if (plan->model.database_utilisation > 0.8 && plan->model.worker_utilisation < 0.8)
+        fputs("The database sets the pace: more workers would do no more.\n", out);
+}
+
+char *bench_advice(const struct bench_options *options, const struct bench_plan *plan)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+    if (!out)
+        return NULL;
+    say_which(out, options);
+    say_cost(out, plan);
+    say_crash(out, options);
+    say_fleet(out, options, plan);
+    say_change(out, options, plan);
+    bool failed = ferror(out) != 0;
+    if (fclose(out) != 0 || failed) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}

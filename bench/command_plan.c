@@ -1,0 +1,132 @@
+/* holdfast-bench plan */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench/plan.h"
+#include "bench/run.h"
+#include "bench/session.h"
+#include "pool/error.h"
+#include "runtime/command_common.h"
+
+#define ASSUMED_MS 1.0 /* a claim, or a settle, where nothing is known */
+enum { MEASURED_WORKERS = 64 };
+
+/* ---- the speed of the database ---- */
+
+/* Claims and settles that do not hinder each other: mu(n) = n / (claim + settle). */
+static hf_status given_speed(double claim_ms, double settle_ms, struct bench_speed **out, size_t *n, hf_error *err)
+{
+    static const double most = 1e6;
+    double each = 1000 / fmax(claim_ms + settle_ms, 1e-6);
+    *n = 2;
+    *out = calloc(*n, sizeof **out);
+    if (!*out)
+        return hf__fail_memory(err);
+    (*out)[0] = (struct bench_speed){1, each};
+    (*out)[1] = (struct bench_speed){most, each * most};
+    return HF_OK;
+}
+
+static bool measures(const struct bench_options *options)
+{
+    return options->claim_ms < 0 && options->url;
+}
+
+/* With --rate alone: about as many as will be at work. */
+static size_t workers_to_measure(const struct bench_options *options)
+{
+    if (options->workers > 0)
+        return options->workers;
+    double load = options->rate / 1000 * (bench_distribution_mean(&options->handler) + 2 * ASSUMED_MS) * 1.5 + 1;
+    return load < MEASURED_WORKERS ? (size_t)load : MEASURED_WORKERS;
+}
+
+static hf_status speed_of(const struct bench_options *options, struct bench_speed **out, size_t *n, hf_error *err)
+{
+    if (measures(options))
+        return bench_speed_measure(options, workers_to_measure(options), out, n, err);
+    bool given = options->claim_ms >= 0;
+    return given_speed(given ? options->claim_ms : ASSUMED_MS, given ? options->settle_ms : ASSUMED_MS, out, n, err);
+}
+
+/* ---- what the server allows ---- */
+
+/* 0 for a database without a server. */
+static hf_status ask_max_connections(hf_runtime *runtime, size_t *out, hf_error *err)
+{
+    char cell[BENCH_CELL] = "";
+    hf_connection *connection = NULL;
+    hf_status status = hf_checkout(runtime, 10000, &connection, err);
+    if (status == HF_OK) {
+        enum bench_database database = bench_session_database(connection);
+        if (database != BENCH_SQLITE)
+            status = bench_session_query(connection, database == BENCH_POSTGRES ? "SHOW max_connections" : "SELECT @@max_connections", cell,
+                                         err);
+    }
+    hf_connection_return(connection);
+    *out = (size_t)strtoul(cell, NULL, 10);
+    return status;
+}
+
+static hf_status find_max_connections(struct bench_options *options, hf_error *err)
+{
+    hf_runtime *runtime = NULL;
+    if (options->max_connections > 0 || !options->url)
+        return HF_OK;
+    hf_status status = hf_runtime_open(options->url, NULL, &runtime, err);
+    if (status == HF_OK)
+        status = ask_max_connections(runtime, &options->max_connections, err);
+    hf_runtime_close(runtime);
+    return status;
+}
+
+/* ---- the command ---- */
+
+static int show(const struct bench_options *options, const struct bench_plan *plan)
+{
+    const char *source = measures(options) ? "measured on --db"
+                         : options->claim_ms >= 0
+                             ? "given"
+                             : "assumed: 1 ms for a claim and 1 ms for a settle; give --claim-ms and --settle-ms, or --db";
+    if (options->json) {
+        json_t *json = bench_plan_json(plan);
+        if (json && json_object_set_new(json, "speed", json_string(source)) != 0) {
+            json_decref(json);
+            json = NULL;
+        }
+        return hf__command_print_json(json);
+    }
+    bench_plan_print(plan);
+    printf("The speed of the database was %s.\n", source);
+    return HF__EXIT_DONE;
+}
+
+static int plan(struct bench_options *options)
+{
+    struct bench_speed *speed = NULL;
+    struct bench_plan made = {.advice = NULL};
+    hf_error err = {.status = HF_OK};
+    size_t n = 0;
+    hf_status status = find_max_connections(options, &err);
+    if (!options->has_strategy)
+        options->strategy = bench_advised(options);
+    if (status == HF_OK)
+        status = speed_of(options, &speed, &n, &err);
+    if (status == HF_OK)
+        status = bench_plan_of(options, speed, n, &made, &err);
+    int exit_status = status == HF_OK ? show(options, &made) : hf__command_fail(&err);
+    bench_plan_free(&made);
+    free(speed);
+    return exit_status;
+}
+
+int bench_command_plan(int argc, char **argv)
+{
+    struct bench_options options;
+    bench_options_parse(BENCH_OPTIONS_PLAN, "plan", argc, argv, &options);
+    int exit_status = plan(&options);
+    bench_options_free(&options);
+    int flushed = hf__command_flush();
+    return exit_status != HF__EXIT_DONE ? exit_status : flushed;
+}

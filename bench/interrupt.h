@@ -1,0 +1,14 @@
+/* Ctrl-C and SIGTERM as something to wait for, so that a run can end in order. */
+#ifndef HF_BENCH_INTERRUPT_H
+#define HF_BENCH_INTERRUPT_H
+
+#include <holdfast.h>
+
+/* From now on SIGINT, SIGTERM and SIGHUP of this process only make the descriptor readable. Before any thread is started. Counted: each
+ * call wants its end. */
+hf_status bench_interrupt_begin(hf_error *err);
+void bench_interrupt_end(void);
+int bench_interrupt_fd(void);     /* never read; -1 outside of begin and end */
+bool bench_interrupt_came(void);  /* since the first begin; stays */
+
+#endif

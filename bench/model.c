@@ -1,0 +1,428 @@
+/* The formulas, each with its source. Nothing here allocates: the law of a number of jobs is walked, not stored, and its weights are
+ * logarithms, so that ten thousand workers neither overflow nor vanish. */
+#include "bench/model.h"
+
+#include <math.h>
+
+#define LATE_P99 0.01
+
+/* ---- the law of a birth-death process ---- */
+
+/* The numbers 0 to most, with ratio(n) = p(n + 1) / p(n): the rate up from n over the rate down from n + 1. Detailed balance gives the
+ * product form (Kleinrock, Queueing Systems, vol. 1, 3.2). */
+struct law {
+    size_t most;
+    double (*ratio)(size_t n, const void *ctx);
+    const void *ctx;
+    double log_first; /* of p(0) */
+};
+
+struct place {
+    size_t n;
+    double log_p;
+};
+
+static struct place first_of(const struct law *law)
+{
+    return (struct place){0, law->log_first};
+}
+
+/* False past the end. */
+static bool step(const struct law *law, struct place *at)
+{
+    if (at->n >= law->most)
+        return false;
+    at->log_p += log(law->ratio(at->n, law->ctx));
+    at->n++;
+    return true;
+}
+
+/* log(exp(a) + exp(b)). */
+static double log_add(double a, double b)
+{
+    double high = fmax(a, b), low = fmin(a, b);
+    return low == -INFINITY ? high : high + log1p(exp(low - high));
+}
+
+static struct law law_of(size_t most, double (*ratio)(size_t n, const void *ctx), const void *ctx)
+{
+    struct law law = {most, ratio, ctx, 0};
+    struct place at = first_of(&law);
+    double total = 0;
+    while (step(&law, &at))
+        total = log_add(total, at.log_p);
+    law.log_first = -total;
+    return law;
+}
+
+/* ---- the speed of the database ---- */
+
+/* Jobs a millisecond with n in the database: between two measurements on the straight line that joins them; below the first, where there
+ * is less than one delivery, in proportion. */
+static double speed_at(const struct bench_model_input *input, double n)
+{
+    const struct bench_speed *at = input->speed;
+    size_t i = 0;
+    while (i < input->n_speed && at[i].n < n)
+        i++;
+    if (i == input->n_speed)
+        return at[i - 1].jobs_per_second / 1000;
+    if (i == 0)
+        return at[0].jobs_per_second / 1000 * (n / at[0].n);
+    double share = (n - at[i - 1].n) / (at[i].n - at[i - 1].n);
+    return (at[i - 1].jobs_per_second + share * (at[i].jobs_per_second - at[i - 1].jobs_per_second)) / 1000;
+}
+
+static double best_speed(const struct bench_model_input *input)
+{
+    double best = 0;
+    for (size_t n = 1; n <= input->workers; n++)
+        best = fmax(best, speed_at(input, (double)n));
+    return best;
+}
+
+/* ---- a full table: closed queueing network ---- */
+
+/* `customers` deliveries go round between the handlers and the database. The handlers are a delay station of one server for each worker
+ * (so the law of a handler's time does not matter but for its mean, as long as nothing is claimed ahead: Baskett, Chandy, Muntz, Palacios,
+ * JACM 22, 1975). The database is a flow-equivalent server, whose rate depends on how many are in it: it stands for whatever happens inside
+ * (Chandy, Herzog, Woo: Parametric analysis of queueing networks, IBM J. Res. Dev. 19, 1975: Norton's theorem for queueing networks). So
+ * the number in the database is a birth-death process: up with min(customers - n, workers) / handler_ms, down with the speed at n. */
+struct closed {
+    const struct bench_model_input *input;
+    size_t customers;
+    double per_ms, in_database;
+    size_t in_handler_p99;
+};
+
+static double smaller(size_t a, size_t b)
+{
+    return (double)(a < b ? a : b);
+}
+
+static double into_database(size_t n, const void *ctx)
+{
+    const struct closed *closed = ctx;
+    double running = smaller(closed->customers - n, closed->input->workers);
+    return running / closed->input->handler_ms / speed_at(closed->input, (double)n + 1);
+}
+
+/* The most that run for 99 % of the time, from below: with at most `n` in the database for at most 1 % of it, no more than
+ * customers - n - 1 are outside for the rest. */
+static size_t outside_p99(const struct law *law)
+{
+    struct place at = first_of(law);
+    double below = exp(at.log_p);
+    while (below <= LATE_P99 && step(law, &at))
+        below += exp(at.log_p);
+    return law->most - at.n;
+}
+
+static void solve_law(struct closed *closed)
+{
+    struct law law = law_of(closed->customers, into_database, closed);
+    struct place at = first_of(&law);
+    while (step(&law, &at)) {
+        closed->per_ms += exp(at.log_p) * speed_at(closed->input, (double)at.n);
+        closed->in_database += exp(at.log_p) * (double)at.n;
+    }
+    closed->in_handler_p99 = (size_t)smaller(outside_p99(&law), closed->input->workers);
+}
+
+/* With handlers that take no time all are in the database, always. */
+static struct closed solve_closed(const struct bench_model_input *input, size_t customers)
+{
+    struct closed closed = {.input = input, .customers = customers};
+    if (input->handler_ms > 0) {
+        solve_law(&closed);
+    } else {
+        closed.per_ms = speed_at(input, (double)customers);
+        closed.in_database = (double)customers;
+    }
+    return closed;
+}
+
+static struct bench_model full_table(const struct bench_model_input *input)
+{
+    struct closed closed = solve_closed(input, input->workers + input->ahead);
+    double running = closed.per_ms * input->handler_ms; /* Little's law */
+    return (struct bench_model){
+        .stable = true,
+        .jobs_per_second = closed.per_ms * 1000,
+        .in_handler_mean = running,
+        .in_handler_p99 = closed.in_handler_p99,
+        .in_database_mean = closed.in_database,
+        .worker_utilisation = running / (double)input->workers,
+        .database_utilisation = fmin(1, closed.per_ms / best_speed(input)),
+    };
+}
+
+/* ---- jobs that arrive: M/G/N ---- */
+
+/* The share of the jobs that find all servers busy when they arrive at random, `load` being the arrivals in one service time (Erlang C).
+ * Through Erlang's loss formula, whose recursion B(n) = a B(n-1) / (n + a B(n-1)) is stable for every size (Cooper, Introduction to
+ * Queueing Theory, 3.4 and 3.5). 1 where the load is too much. */
+static double erlang_c(size_t servers, double load)
+{
+    double loss = 1;
+    for (size_t n = 1; n <= servers; n++)
+        loss = load * loss / ((double)n + load * loss);
+    double share = load / (double)servers;
+    return share >= 1 ? 1 : loss / (1 - share * (1 - loss));
+}
+
+struct open {
+    const struct bench_model_input *input;
+    double per_ms;      /* arrivals */
+    double database_ms; /* between claim and settle, outside the handler */
+    double service_ms;  /* that a worker is occupied with one job */
+    double load;        /* workers that are busy, on average */
+    double late;        /* share of the jobs that wait for a worker */
+};
+
+/* The time in the database when n workers go round (Little's law over the closed network). */
+static double database_ms(const struct bench_model_input *input, size_t n)
+{
+    struct closed closed = solve_closed(input, n);
+    return closed.in_database / closed.per_ms;
+}
+
+/* For a number of workers between two whole ones. */
+static double database_ms_at(const struct bench_model_input *input, double n)
+{
+    double whole = floor(n), low = database_ms(input, (size_t)whole);
+    return n > whole ? low + (n - whole) * (database_ms(input, (size_t)whole + 1) - low) : low;
+}
+
+/* How long the database takes depends on how many are at work, and that on how long it takes. A job that arrives finds `load` others, and
+ * with itself that is the population of the closed network whose time it sees (arrival theorem: Reiser, Lavenberg, JACM 27, 1980). The
+ * fixed point is approached from below, so it is the least one; each step is bounded by the number of workers. */
+static void settle_load(struct open *open)
+{
+    enum { MOST_STEPS = 60 };
+    const struct bench_model_input *input = open->input;
+    double workers = (double)input->workers, before = -1;
+    double apart = input->ahead > 0 ? 0 : 1; /* what is claimed ahead occupies no worker in the database */
+    for (int i = 0; i < MOST_STEPS && fabs(open->load - before) > 1e-9 * workers; i++) {
+        before = open->load;
+        open->database_ms = database_ms_at(input, fmin(workers, open->load + 1));
+        open->service_ms = input->handler_ms + apart * open->database_ms;
+        open->load = open->per_ms * open->service_ms;
+        if (open->load > workers)
+            break;
+    }
+    open->late = erlang_c(input->workers, open->load);
+}
+
+static struct open open_of(const struct bench_model_input *input)
+{
+    struct open open = {.input = input, .per_ms = input->arrivals_per_second / 1000};
+    settle_load(&open);
+    return open;
+}
+
+/* What cannot be done, even by all workers at once; a little below it the queue is longer than anyone would call stable. */
+static bool overloaded(const struct open *open, const struct bench_model *full)
+{
+    static const double nearly = 1 - 1e-9;
+    return open->load >= (double)open->input->workers * nearly || open->per_ms * 1000 >= full->jobs_per_second * nearly;
+}
+
+/* The mean wait of M/M/N, for service times of any law by Lee and Longton's factor (1 + scv) / 2 (Queueing processes associated with
+ * airline passenger check-in, Oper. Res. Quart. 10, 1959; exact for one worker: Pollaczek and Khinchine). The time in the database counts
+ * as exponential. The wait of those who wait has an exponential tail, as in M/M/N. */
+static void put_wait(const struct open *open, struct bench_model *model)
+{
+    double apart = open->service_ms - open->input->handler_ms, handler = open->input->handler_ms;
+    double square = open->service_ms * open->service_ms;
+    double scv = square > 0 ? (handler * handler * open->input->handler_scv + apart * apart) / square : 0;
+    double waited = open->service_ms / ((double)open->input->workers - open->load) * (1 + scv) / 2;
+    model->start_wait_mean_ms = open->late * waited;
+    model->start_wait_p99_ms = open->late > LATE_P99 ? waited * log(open->late / LATE_P99) : 0;
+}
+
+/* Jobs in the system up to one for each worker; the rest of the mass is that of the queue (M/M/N: p(n+1) / p(n) = a / (n + 1)). */
+static double into_work(size_t n, const void *ctx)
+{
+    const struct open *open = ctx;
+    double ratio = open->load / ((double)n + 1);
+    /* the state "all are busy" stands for every length of the queue */
+    return n + 1 == open->input->workers ? ratio / (1 - open->load / (double)open->input->workers) : ratio;
+}
+
+/* The share of the time in which at most m of the busy workers are in a handler: each is with the probability q, apart from the others, so
+ * the number is binomial in the busy ones. From b busy to b + 1: P(X <= m) falls by q P(X = m). */
+static double share_within(const struct law *busy, double q, size_t m)
+{
+    struct place at = first_of(busy);
+    double within = 1, total = exp(at.log_p), log_exactly = m == 0 ? 0 : -INFINITY;
+    while (step(busy, &at)) {
+        within -= q * exp(log_exactly);
+        if (at.n == m)
+            log_exactly = (double)m * log(q);
+        else if (at.n > m)
+            log_exactly += log((double)at.n / (double)(at.n - m)) + log1p(-q);
+        total += exp(at.log_p) * fmax(within, 0);
+    }
+    return total;
+}
+
+static size_t in_handler_p99(const struct open *open)
+{
+    struct law busy = law_of(open->input->workers, into_work, open);
+    double q = open->service_ms > 0 ? open->input->handler_ms / open->service_ms : 0;
+    size_t low = 0, high = open->input->workers;
+    while (low < high && q > 0) {
+        size_t middle = low + (high - low) / 2;
+        if (share_within(&busy, q, middle) >= 1 - LATE_P99)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+static struct bench_model arriving(const struct bench_model_input *input)
+{
+    struct bench_model full = full_table(input);
+    struct open open = open_of(input);
+    if (overloaded(&open, &full)) {
+        full.stable = false;
+        return full;
+    }
+    double running = open.per_ms * input->handler_ms;
+    struct bench_model model = {
+        .stable = true,
+        .jobs_per_second = input->arrivals_per_second,
+        .in_handler_mean = running,
+        .in_handler_p99 = in_handler_p99(&open),
+        .in_database_mean = open.per_ms * open.database_ms,
+        .worker_utilisation = running / (double)input->workers,
+        .database_utilisation = fmin(1, open.per_ms / best_speed(input)),
+    };
+    put_wait(&open, &model);
+    return model;
+}
+
+/* ---- what is asked ---- */
+
+struct bench_model bench_model_of(const struct bench_model_input *input)
+{
+    return input->arrivals_per_second > 0 ? arriving(input) : full_table(input);
+}
+
+static bool enough(const struct bench_model_input *input, size_t workers, double late)
+{
+    struct bench_model_input with = *input;
+    with.workers = workers;
+    struct open open = open_of(&with);
+    return open.load < (double)workers && open.late <= late;
+}
+
+/* More workers never make it worse, so the least is found by halves, after doubling up to one that is enough. */
+size_t bench_model_workers_for(const struct bench_model_input *input, double late, size_t most)
+{
+    size_t low = 1, high = 1;
+    while (high < most && !enough(input, high, late)) {
+        low = high + 1;
+        high = high > most / 2 ? most : high * 2;
+    }
+    if (most == 0 || !enough(input, high, late))
+        return 0;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (enough(input, middle, late))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return high;
+}
+
+/* ---- the wait for a connection ---- */
+
+/* The machine-repair model M/M/c//K (Kleinrock, vol. 1, 3.8): the askers are the machines, the connections those who repair them. */
+struct askers {
+    size_t askers, connections;
+    double hold_ms, apart_ms;
+};
+
+static double into_pool(size_t n, const void *ctx)
+{
+    const struct askers *a = ctx;
+    return (double)(a->askers - n) / a->apart_ms * a->hold_ms / smaller(n + 1, a->connections);
+}
+
+/* The share of the time in which j events or fewer come, x being expected: a tail of Erlang's law. */
+static double poisson_within(size_t j, double x)
+{
+    double log_term = -x, sum = exp(log_term);
+    for (size_t i = 1; i <= j; i++) {
+        log_term += log(x / (double)i);
+        sum += exp(log_term);
+    }
+    return fmin(sum, 1);
+}
+
+/* Who asks and finds n there waits for n - connections + 1 of them to end. x: the ends that are expected in the wait in question. The
+ * sum over n of p(n) times the tail, with the tail grown from term to term. */
+static double share_waiting(const struct law *law, size_t connections, double x)
+{
+    struct place at = first_of(law);
+    double sum = 0, within = exp(-x), log_term = -x;
+    bool more = true;
+    for (; more; more = step(law, &at)) {
+        if (at.n < connections)
+            continue;
+        size_t before = at.n - connections;
+        if (before > 0 && x > 0) {
+            log_term += log(x / (double)before);
+            within += exp(log_term);
+        }
+        sum += exp(at.log_p) * fmin(within, 1);
+    }
+    return sum;
+}
+
+/* The x at which a falling share comes down to 1 %. */
+static double fall_to_p99(double (*share)(double x, const void *ctx), const void *ctx)
+{
+    enum { HALVINGS = 60 };
+    double low = 0, high = 1;
+    if (share(0, ctx) <= LATE_P99)
+        return 0;
+    while (share(high, ctx) > LATE_P99)
+        high *= 2;
+    for (int i = 0; i < HALVINGS; i++) {
+        double middle = (low + high) / 2;
+        *(share(middle, ctx) > LATE_P99 ? &low : &high) = middle;
+    }
+    return high;
+}
+
+struct found {
+    struct law law;
+    size_t connections;
+    size_t always; /* apart_ms 0: found there at every time */
+    bool is_always;
+};
+
+static double share_of_found(double x, const void *ctx)
+{
+    const struct found *found = ctx;
+    if (found->is_always)
+        return x > 0 ? poisson_within(found->always - found->connections, x) : 1;
+    return share_waiting(&found->law, found->connections, x);
+}
+
+/* An asker finds the others as if it were none of them: the law for one less (arrival theorem: Sevcik, Mitrani, JACM 28, 1981). */
+double bench_model_connection_wait_p99_ms(size_t askers, size_t connections, double hold_ms, double apart_ms)
+{
+    if (connections >= askers || connections == 0 || hold_ms <= 0)
+        return 0;
+    struct askers others = {askers - 1, connections, hold_ms, apart_ms};
+    struct found found = {.connections = connections, .always = askers - 1, .is_always = apart_ms <= 0};
+    if (!found.is_always)
+        found.law = law_of(askers - 1, into_pool, &others);
+    return fall_to_p99(share_of_found, &found) * hold_ms / (double)connections;
+}

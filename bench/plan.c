@@ -1,0 +1,262 @@
+/* What is predicted: how many connections a subscription will hold, and how fast it will be. The connections that a strategy needs are the
+ * library's own cost model (hf_cost_for), the same that its start check uses; the numbers at work are model.c's.
+ *
+ * held_mean counts a connection from the moment that its claim has found a row, when the ledger begins to call it row_lock or
+ * advisory_lock, until the settle is sent, when it calls it settle: that is the handler's time. So it is what a worker holds times the
+ * workers that are in a handler. The connection is out of the pool for the claim and the settle as well, but then as `claim` and `settle`.
+ */
+#include "bench/plan.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench/bench_table.h"
+#include "bench/number.h"
+#include "pool/error.h"
+#include "runtime/command_common.h"
+
+enum { MOST_WORKERS = 100000, DEFAULT_WORKERS = 4 };
+#define LATE 0.01 /* with --rate alone: so many workers that no more than this share of the jobs waits for one */
+
+/* ---- what the library says ---- */
+
+/* Without a database the cost of the first one that this build has: the strategies cost the same on every server. */
+static hf_status open_runtime(const struct bench_options *options, hf_runtime **out, hf_error *err)
+{
+    static const char *const urls[] = {"postgresql://localhost/plan", "mysql://localhost/plan", "sqlite:plan"};
+    hf_runtime_options runtime_options = HF_RUNTIME_OPTIONS_INIT;
+    runtime_options.pool_size = options->pool;
+    if (options->url)
+        return hf_runtime_open(options->url, &runtime_options, out, err);
+    hf_status status = HF_UNSUPPORTED;
+    for (size_t i = 0; i < sizeof urls / sizeof *urls && status == HF_UNSUPPORTED; i++)
+        status = hf_runtime_open(urls[i], &runtime_options, out, err);
+    return status;
+}
+
+static hf_status cost_of(const struct bench_options *options, size_t workers, hf_cost *cost, hf_error *err)
+{
+    hf_subscription_options subscription = HF_SUBSCRIPTION_OPTIONS_INIT;
+    hf_runtime *runtime = NULL;
+    hf_table *table = NULL;
+    subscription.workers = workers;
+    subscription.batch = options->batch;
+    hf_status status = open_runtime(options, &runtime, err);
+    if (status == HF_OK)
+        status = bench_table_describe(options, "plan", &table, err);
+    if (status == HF_OK)
+        status = hf_cost_for(runtime, table, &subscription, cost, err);
+    hf_table_free(table);
+    hf_runtime_close(runtime);
+    return status;
+}
+
+static size_t others(const hf_cost *cost)
+{
+    return cost->claim + cost->settle + cost->renew + cost->listen + cost->handler;
+}
+
+/* ---- what the model is asked ---- */
+
+/* A batch is claimed, handled and settled as one under row lock and advisory lock, so to the model it is one long job. Jobs that arrive one
+ * by one rarely make a batch. Under a lease the workers take what has been claimed, and rows are claimed ahead of them. */
+static double jobs_in_one(const struct bench_options *options)
+{
+    return options->strategy != HF_LEASE && options->rate <= 0 && options->batch > 1 ? (double)options->batch : 1;
+}
+
+static double handler_scv(const struct bench_options *options)
+{
+    if (options->handler_p99_ms > 0)
+        return bench_distribution_scv_of_p99(bench_distribution_mean(&options->handler), options->handler_p99_ms);
+    return bench_distribution_scv(&options->handler);
+}
+
+/* speed is a copy, in batches. */
+static struct bench_model_input input_of(const struct bench_options *options, size_t workers, const struct bench_speed *speed,
+                                         size_t n_speed)
+{
+    double each = jobs_in_one(options);
+    double processes = (double)(options->processes ? options->processes : 1);
+    return (struct bench_model_input){
+        .workers = workers,
+        .ahead = options->strategy == HF_LEASE ? workers : 0,
+        .handler_ms = bench_distribution_mean(&options->handler) * each,
+        .handler_scv = handler_scv(options) / each,
+        .arrivals_per_second = options->rate / processes,
+        .speed = speed,
+        .n_speed = n_speed,
+    };
+}
+
+static size_t wanted_workers(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed)
+{
+    if (options->workers > 0 || options->rate <= 0)
+        return options->workers ? options->workers : DEFAULT_WORKERS;
+    struct bench_model_input input = input_of(options, 1, speed, n_speed);
+    return bench_model_workers_for(&input, LATE, MOST_WORKERS);
+}
+
+/* ---- the plan ---- */
+
+/* A worker's rows: under advisory lock each has its own connection, and a pool that is too small makes the batches smaller. */
+static double held_by_worker(const hf_cost *cost, const struct bench_plan *plan)
+{
+    double full = (double)cost->held / (double)plan->workers;
+    size_t apart = others(cost) + cost->spare;
+    double room = plan->pool > apart ? (double)(plan->pool - apart) / (double)plan->workers_at_once : 1;
+    return fmin(full, fmax(room, 1));
+}
+
+static void put_held(const struct bench_options *options, const hf_cost *cost, struct bench_plan *plan)
+{
+    double by_worker = held_by_worker(cost, plan), rows = options->batch > 1 && options->rate <= 0 ? (double)options->batch : 1;
+    if (options->rate > 0)
+        by_worker = fmin(by_worker, 1);
+    bool each = options->strategy == HF_ADVISORY_LOCK;
+    size_t most = (size_t)ceil(by_worker * (double)plan->workers_at_once) + others(cost);
+    plan->held_per_delivery = each ? cost->held_per_delivery : cost->held_per_delivery / rows;
+    plan->held_mean = by_worker * plan->model.in_handler_mean;
+    plan->held_p99 = (size_t)ceil(by_worker * (double)plan->model.in_handler_p99);
+    plan->peak_in_use = most < plan->pool ? most : plan->pool;
+}
+
+/* Where a connection is held, each worker that runs has one. Where none is, those who ask are the claimer and the settler of a lease
+ * (renewals have a connection of their own where there are two), or on SQLite the workers of an advisory lock. */
+static double pool_wait(const struct bench_options *options, const hf_cost *cost, const struct bench_plan *plan)
+{
+    if (cost->held_per_delivery > 0)
+        return 0;
+    bool lease = options->strategy == HF_LEASE;
+    size_t askers = lease ? cost->claim + cost->settle : plan->workers_at_once;
+    size_t connections = lease && plan->pool > 1 ? plan->pool - cost->renew : plan->pool;
+    double per_job = plan->model.jobs_per_second > 0 ? 1000 / plan->model.jobs_per_second : 0;
+    double cycle = lease ? per_job : per_job * (double)plan->workers_at_once / 2;
+    double hold = lease ? cycle * plan->model.database_utilisation : plan->model.in_database_mean * per_job / 2;
+    return bench_model_connection_wait_p99_ms(askers, connections, hold, fmax(cycle - hold, 0));
+}
+
+static void put_fleet(const struct bench_options *options, struct bench_plan *plan)
+{
+    size_t overlap = options->overlap == SIZE_MAX ? plan->processes : options->overlap;
+    plan->fleet_connections = (plan->processes + overlap) * plan->pool;
+    plan->max_connections = options->max_connections;
+    plan->reserve = options->reserve;
+    plan->fits = plan->max_connections == 0 || plan->fleet_connections + plan->reserve <= plan->max_connections;
+}
+
+/* The model in jobs again, where it was asked in batches. */
+static struct bench_model model_of(const struct bench_options *options, size_t workers, const struct bench_speed *speed, size_t n_speed)
+{
+    struct bench_model_input input = input_of(options, workers, speed, n_speed);
+    struct bench_model model = bench_model_of(&input);
+    model.jobs_per_second *= jobs_in_one(options);
+    return model;
+}
+
+static hf_status fill(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed, struct bench_plan *plan,
+                      hf_error *err)
+{
+    hf_cost cost = HF_COST_INIT;
+    plan->workers = wanted_workers(options, speed, n_speed);
+    if (plan->workers == 0)
+        return hf__fail(err, HF_INVALID,
+                        "%g jobs a second are more than %d workers can do in one process with this database: give --processes, or fewer "
+                        "jobs",
+                        options->rate, MOST_WORKERS);
+    hf_status status = cost_of(options, plan->workers, &cost, err);
+    if (status != HF_OK)
+        return status;
+    plan->workers_at_once = cost.workers;
+    plan->pool_minimum = cost.minimum;
+    plan->pool_recommended = cost.pool_size;
+    plan->pool = options->pool ? options->pool : cost.pool_size;
+    plan->model = model_of(options, plan->workers_at_once, speed, n_speed);
+    put_held(options, &cost, plan);
+    plan->pool_wait_p99_ms = pool_wait(options, &cost, plan);
+    put_fleet(options, plan);
+    plan->advice = bench_advice(options, plan);
+    return plan->advice ? HF_OK : hf__fail_memory(err);
+}
+
+static hf_status fill_batches(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed, struct bench_plan *plan,
+                              hf_error *err)
+{
+    struct bench_speed *batches = calloc(n_speed, sizeof *batches);
+    if (!batches)
+        return hf__fail_memory(err);
+    for (size_t i = 0; i < n_speed; i++)
+        batches[i] = (struct bench_speed){speed[i].n, fmax(speed[i].jobs_per_second, 1e-6) / jobs_in_one(options)};
+    hf_status status = fill(options, batches, n_speed, plan, err);
+    free(batches);
+    return status;
+}
+
+hf_status bench_plan_of(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed, struct bench_plan *out,
+                        hf_error *err)
+{
+    *out = (struct bench_plan){.strategy = options->strategy, .processes = options->processes ? options->processes : 1};
+    if (n_speed == 0)
+        return hf__fail(err, HF_INVALID, "a plan needs the speed of the database");
+    return fill_batches(options, speed, n_speed, out, err);
+}
+
+void bench_plan_free(struct bench_plan *plan)
+{
+    free(plan->advice);
+    plan->advice = NULL;
+}
+
+/* ---- showing it ---- */
+
+json_t *bench_plan_json(const struct bench_plan *plan)
+{
+    const struct bench_model *model = &plan->model;
+    json_t *json = json_pack(
+        "{s:s, s:I, s:I, s:{s:I, s:I, s:I}, s:f, s:I, s:f, s:f, s:I, s:b, s:{s:f, s:f}, s:f, s:I, s:I, s:b, s:s}", "strategy",
+        hf_strategy_name(plan->strategy), "workers", (json_int_t)plan->workers, "workers_at_once", (json_int_t)plan->workers_at_once,
+        "pool", "minimum", (json_int_t)plan->pool_minimum, "recommended", (json_int_t)plan->pool_recommended, "size",
+        (json_int_t)plan->pool, "held_mean", plan->held_mean, "held_p99", (json_int_t)plan->held_p99, "held_per_delivery",
+        plan->held_per_delivery, "jobs_per_second", model->jobs_per_second * (double)plan->processes, "fleet_connections",
+        (json_int_t)plan->fleet_connections, "fits", plan->fits, "utilisation", "workers", model->worker_utilisation, "database",
+        model->database_utilisation, "pool_wait_p99_ms", plan->pool_wait_p99_ms, "peak_in_use", (json_int_t)plan->peak_in_use, "reserve",
+        (json_int_t)plan->reserve, "stable", model->stable, "advice", plan->advice);
+    json_t *most = plan->max_connections ? json_integer((json_int_t)plan->max_connections) : json_null();
+    bool good = json && json_object_set_new(json, "max_connections", most) == 0;
+    good = good && json_object_set_new(json, "processes", json_integer((json_int_t)plan->processes)) == 0;
+    good = good && json_object_set_new(json, "start_wait_ms",
+                                       json_pack("{s:f, s:f}", "mean", model->start_wait_mean_ms, "p99", model->start_wait_p99_ms)) == 0;
+    if (good)
+        return json;
+    json_decref(json);
+    return NULL;
+}
+
+static void line(const char *name, double value, const char *unit)
+{
+    char text[BENCH_NUMBER_TEXT];
+    printf("%-34s %s%s\n", name, bench_number_short(value, text), unit);
+}
+
+void bench_plan_print(const struct bench_plan *plan)
+{
+    const struct bench_model *model = &plan->model;
+    printf("%-34s %s\n", "strategy", hf_strategy_name(plan->strategy));
+    line("workers", (double)plan->workers, "");
+    line("  that run at once", (double)plan->workers_at_once, "");
+    line("pool", (double)plan->pool, "");
+    line("  at least", (double)plan->pool_minimum, "");
+    line("  recommended", (double)plan->pool_recommended, "");
+    line("connections held, mean", plan->held_mean, "");
+    line("connections held, p99", (double)plan->held_p99, "");
+    line("connections in use, at most", (double)plan->peak_in_use, "");
+    line("jobs a second, all processes", model->jobs_per_second * (double)plan->processes, "");
+    line("workers busy", 100 * model->worker_utilisation, " %");
+    line("database busy", 100 * model->database_utilisation, " %");
+    line("wait for a connection, p99", plan->pool_wait_p99_ms, " ms");
+    line("wait for a worker, mean", model->start_wait_mean_ms, " ms");
+    line("wait for a worker, p99", model->start_wait_p99_ms, " ms");
+    line("connections of the fleet", (double)plan->fleet_connections, plan->fits ? "" : ": more than the server has");
+    printf("\n%s\n", plan->advice);
+}

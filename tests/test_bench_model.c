@@ -1,0 +1,197 @@
+#include <math.h>
+#include <stdlib.h>
+
+#include "bench/model.h"
+#include "tests/support.h"
+
+#define NEAR(a, b, share) CU_ASSERT(near_by((a), (b), (share)))
+
+static bool near_by(double a, double b, double share)
+{
+    return fabs(a - b) <= share * fabs(b);
+}
+
+/* Claims and settles that do not hinder each other: mu(n) = n / S. */
+static struct bench_model linear(size_t workers, double handler_ms, double database_ms)
+{
+    const struct bench_speed speed[] = {{1, 1000 / database_ms}, {1e6, 1e9 / database_ms}};
+    struct bench_model_input input = {.workers = workers, .handler_ms = handler_ms, .speed = speed, .n_speed = 2};
+    return bench_model_of(&input);
+}
+
+static size_t binomial_p99(size_t n, double p)
+{
+    double sum = 0, log_p = (double)n * log1p(-p);
+    for (size_t k = 0;; k++) {
+        sum += exp(log_p);
+        if (sum >= 0.99 || k == n)
+            return k;
+        log_p += log((double)(n - k) / (double)(k + 1) * p / (1 - p));
+    }
+}
+
+static void binomial(void)
+{
+    static const size_t workers[] = {1, 4, 16, 64, 10000};
+    for (size_t i = 0; i < 5; i++) {
+        struct bench_model model = linear(workers[i], 5, 2);
+        NEAR(model.in_handler_mean, (double)workers[i] * 5 / 7, 1e-6);
+        NEAR(model.jobs_per_second, (double)workers[i] * 1000 / 7, 1e-6);
+        CU_ASSERT_EQUAL(model.in_handler_p99, binomial_p99(workers[i], 5.0 / 7));
+    }
+}
+
+/* One database that does one thing at a time: M/M/1//N, whose utilisation is 1 - 1 / sum N! / (N-n)! r^n. N = 3, r = 1/2: 1 - 1 / 4.75. */
+static void one_at_a_time(void)
+{
+    const struct bench_speed speed[] = {{1, 1000}};
+    struct bench_model_input input = {.workers = 3, .handler_ms = 2, .speed = speed, .n_speed = 1};
+    struct bench_model model = bench_model_of(&input);
+    NEAR(model.jobs_per_second, 1000 * (1 - 1 / 4.75), 1e-9);
+    NEAR(model.database_utilisation, 1 - 1 / 4.75, 1e-9);
+}
+
+static void no_handler(void)
+{
+    const struct bench_speed speed[] = {{1, 1000}, {2, 1800}, {4, 2000}};
+    struct bench_model_input input = {.workers = 3, .speed = speed, .n_speed = 3};
+    struct bench_model model = bench_model_of(&input);
+    NEAR(model.jobs_per_second, 1900, 1e-9);
+    CU_ASSERT_EQUAL(model.in_handler_p99, 0);
+    CU_ASSERT_EQUAL(model.in_handler_mean, 0);
+    NEAR(model.in_database_mean, 3, 1e-9);
+}
+
+/* What is claimed ahead keeps the workers busy. */
+static void ahead(void)
+{
+    const struct bench_speed speed[] = {{1, 1000}, {64, 64000}};
+    struct bench_model_input input = {.workers = 4, .ahead = 8, .handler_ms = 2, .speed = speed, .n_speed = 2};
+    NEAR(bench_model_of(&input).worker_utilisation, 1, 0.01);
+    input.ahead = 0;
+    NEAR(bench_model_of(&input).worker_utilisation, 2.0 / 3, 1e-9);
+}
+
+static struct bench_model arriving(size_t workers, double rate, double handler_ms, double scv)
+{
+    const struct bench_speed speed[] = {{1, 1e9}, {1e6, 1e15}};
+    struct bench_model_input input = {
+        .workers = workers, .handler_ms = handler_ms, .handler_scv = scv, .arrivals_per_second = rate, .speed = speed, .n_speed = 2};
+    return bench_model_of(&input);
+}
+
+/* M/M/1 with load 0.8 and 10 ms: wait 40 ms, its p99 50 ln 80 ms; M/D/1 waits half as long; M/M/2 with load 1.5: C = 9/14. */
+static void waits(void)
+{
+    struct bench_model model = arriving(1, 80, 10, 1);
+    NEAR(model.start_wait_mean_ms, 40, 1e-4);
+    NEAR(model.start_wait_p99_ms, 50 * log(80), 1e-4);
+    NEAR(arriving(1, 80, 10, 0).start_wait_mean_ms, 20, 1e-4);
+    NEAR(arriving(2, 150, 10, 1).start_wait_mean_ms, 9.0 / 14 * 10 / 0.5, 1e-4);
+    NEAR(arriving(10, 0.001, 10, 1).in_handler_mean, 1e-5, 1e-4);
+    CU_ASSERT_EQUAL(arriving(10, 0.001, 10, 1).start_wait_p99_ms, 0);
+}
+
+/* With ample workers the number in handlers is Poisson: of mean 10 its p99 is 18, of mean 1 it is 4. */
+static void poisson(void)
+{
+    CU_ASSERT_EQUAL(arriving(10000, 1000, 10, 1).in_handler_p99, 18);
+    CU_ASSERT_EQUAL(arriving(1000, 100, 10, 0).in_handler_p99, 4);
+}
+
+static void too_much(void)
+{
+    struct bench_model model = arriving(4, 401, 10, 1), full = arriving(4, 0, 10, 1);
+    CU_ASSERT_FALSE(model.stable);
+    NEAR(model.jobs_per_second, full.jobs_per_second, 1e-9);
+    CU_ASSERT_TRUE(arriving(4, 399, 10, 1).stable);
+}
+
+/* Erlang C by its definition, a sum of powers. */
+static double textbook_c(size_t servers, double load)
+{
+    double sum = 0, term = 1;
+    for (size_t k = 0; k < servers; k++) {
+        sum += term;
+        term *= load / (double)(k + 1);
+    }
+    double last = term * (double)servers / ((double)servers - load);
+    return last / (sum + last);
+}
+
+static void enough_workers(void)
+{
+    const struct bench_speed speed[] = {{1, 1e9}, {1e6, 1e15}};
+    static const double loads[] = {0.5, 1, 10, 40};
+    for (size_t i = 0; i < 4; i++) {
+        struct bench_model_input input = {.handler_ms = 10, .arrivals_per_second = loads[i] * 100, .speed = speed, .n_speed = 2};
+        size_t n = bench_model_workers_for(&input, 0.05, 10000);
+        CU_ASSERT(textbook_c(n, loads[i]) <= 0.05);
+        CU_ASSERT(n == 1 || (double)n - 1 <= loads[i] || textbook_c(n - 1, loads[i]) > 0.05);
+        CU_ASSERT_EQUAL(bench_model_workers_for(&input, 0.05, n - 1), 0);
+    }
+}
+
+/* Two ask, one connection, equal times: who asks finds it taken with probability 1/2 and waits exponentially: p99 = ln 50 holds. */
+static void connections(void)
+{
+    CU_ASSERT_EQUAL(bench_model_connection_wait_p99_ms(4, 4, 1, 1), 0);
+    NEAR(bench_model_connection_wait_p99_ms(2, 1, 3, 3), 3 * log(50), 1e-6);
+    NEAR(bench_model_connection_wait_p99_ms(2, 1, 3, 0), 3 * log(100), 1e-6);
+    CU_ASSERT_EQUAL(bench_model_connection_wait_p99_ms(2, 1, 1, 1000), 0);
+    /* ten ask all the time for one: nine of them are served first, Erlang(9): chi square of 18 degrees at 99 %, 34.805 / 2 */
+    NEAR(bench_model_connection_wait_p99_ms(10, 1, 1, 0), 34.8053 / 2, 1e-4);
+}
+
+/* ---- against a simulation: N workers, one database that serves one at a time ---- */
+
+static double drawn(unsigned short seed[3], bool constant, double mean)
+{
+    return constant ? mean : -mean * log1p(-erand48(seed));
+}
+
+static double simulated(size_t workers, double handler, double database, bool constant)
+{
+    enum { JOBS = 200000, MOST = 16 };
+    unsigned short seed[3] = {1, 2, 3};
+    double ready[MOST] = {0}, free_at = 0;
+    for (size_t job = 0; job < JOBS; job++) {
+        size_t first = 0;
+        for (size_t i = 1; i < workers; i++)
+            first = ready[i] < ready[first] ? i : first;
+        free_at = fmax(free_at, ready[first]) + drawn(seed, false, database);
+        ready[first] = free_at + drawn(seed, constant, handler);
+    }
+    return JOBS / free_at * 1000;
+}
+
+static void simulation(void)
+{
+    const struct bench_speed speed[] = {{1, 1000}};
+    static const struct {
+        size_t workers;
+        double handler;
+    } cases[] = {{1, 5}, {4, 5}, {8, 5}, {16, 5}, {8, 50}};
+    for (size_t i = 0; i < 5; i++) {
+        struct bench_model_input input = {.workers = cases[i].workers, .handler_ms = cases[i].handler, .speed = speed, .n_speed = 1};
+        double model = bench_model_of(&input).jobs_per_second;
+        NEAR(simulated(cases[i].workers, cases[i].handler, 1, false), model, 0.03);
+        NEAR(simulated(cases[i].workers, cases[i].handler, 1, true), model, 0.03);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    CU_TestInfo tests[] = {{"binomial", binomial},
+                           {"one at a time", one_at_a_time},
+                           {"no handler", no_handler},
+                           {"ahead", ahead},
+                           {"waits", waits},
+                           {"poisson", poisson},
+                           {"too much", too_much},
+                           {"enough workers", enough_workers},
+                           {"connections", connections},
+                           {"simulation", simulation},
+                           CU_TEST_INFO_NULL};
+    return hf_test_main(argc, argv, "bench_model", tests);
+}

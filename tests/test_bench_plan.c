@@ -1,0 +1,158 @@
+#include <math.h>
+#include <string.h>
+
+#include "bench/plan.h"
+#include "tests/support.h"
+
+#define EACH_MS 1.0
+static const struct bench_speed speed[] = {{1, 1000 / EACH_MS}, {1e6, 1e9 / EACH_MS}};
+
+/* "postgresql://localhost" is never connected to. */
+static struct bench_options options_of(hf_strategy strategy, size_t workers, double handler_ms)
+{
+    return (struct bench_options){
+        .url = "postgresql://localhost/none",
+        .has_strategy = true,
+        .strategy = strategy,
+        .workers = workers,
+        .batch = 1,
+        .processes = 1,
+        .lease_seconds = 30,
+        .handler = {.law = BENCH_CONSTANT, .a_ms = handler_ms},
+        .claim_ms = -1,
+        .settle_ms = -1,
+        .handler_p99_ms = -1,
+        .reserve = 3,
+    };
+}
+
+static struct bench_plan planned(const struct bench_options *options)
+{
+    struct bench_plan plan;
+    hf_error err = {.status = HF_OK};
+    HF_TEST_OK(bench_plan_of(options, speed, 2, &plan, &err), &err);
+    return plan;
+}
+
+/* Nine of ten milliseconds are the handler's: of ten workers nine are in one, and each holds what its strategy says. */
+static void held(void)
+{
+    static const double per_delivery[] = {[HF_ROW_LOCK] = 1, [HF_LEASE] = 0, [HF_ADVISORY_LOCK] = 1};
+    static const hf_strategy strategies[] = {HF_ROW_LOCK, HF_LEASE, HF_ADVISORY_LOCK};
+    for (size_t i = 0; i < 3; i++) {
+        struct bench_options options = options_of(strategies[i], 10, 9);
+        struct bench_plan plan = planned(&options);
+        bool lease = strategies[i] == HF_LEASE;
+        CU_ASSERT_DOUBLE_EQUAL(plan.held_per_delivery, per_delivery[strategies[i]], 1e-9);
+        CU_ASSERT_DOUBLE_EQUAL(plan.held_mean, lease ? 0 : 9, 1e-6);
+        CU_ASSERT_EQUAL(plan.held_p99, lease ? 0 : 10);
+        CU_ASSERT_EQUAL(plan.pool_recommended, lease ? 4 : 11);
+        CU_ASSERT_EQUAL(plan.peak_in_use, lease ? 3 : 10);
+        CU_ASSERT_DOUBLE_EQUAL(plan.model.jobs_per_second, lease ? 10 / 9.0 * 1000 : 1000, 15);
+        bench_plan_free(&plan);
+    }
+}
+
+static void small_pool(void)
+{
+    struct bench_options options = options_of(HF_ROW_LOCK, 10, 9);
+    options.pool = 5;
+    struct bench_plan plan = planned(&options);
+    CU_ASSERT_EQUAL(plan.workers, 10);
+    CU_ASSERT_EQUAL(plan.workers_at_once, 4);
+    CU_ASSERT_DOUBLE_EQUAL(plan.model.jobs_per_second, 400, 1e-3);
+    CU_ASSERT_PTR_NOT_NULL(strstr(plan.advice, "only 4 of the 10 workers"));
+    bench_plan_free(&plan);
+}
+
+static void batches(void)
+{
+    struct bench_options options = options_of(HF_ROW_LOCK, 4, 9);
+    options.batch = 5;
+    struct bench_plan plan = planned(&options);
+    CU_ASSERT_DOUBLE_EQUAL(plan.held_per_delivery, 0.2, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(plan.held_mean, 4 * 0.9, 1e-6);
+    CU_ASSERT_DOUBLE_EQUAL(plan.model.jobs_per_second, 400, 1e-3);
+    bench_plan_free(&plan);
+}
+
+static void fleet(void)
+{
+    struct bench_options options = options_of(HF_ROW_LOCK, 10, 9);
+    options.processes = 8;
+    options.max_connections = 100;
+    struct bench_plan plan = planned(&options);
+    CU_ASSERT_EQUAL(plan.fleet_connections, 88);
+    CU_ASSERT_TRUE(plan.fits);
+    CU_ASSERT_PTR_NOT_NULL(strstr(plan.advice, "8 processes of this pool fit"));
+    bench_plan_free(&plan);
+    options.overlap = 1;
+    plan = planned(&options);
+    CU_ASSERT_EQUAL(plan.fleet_connections, 99);
+    CU_ASSERT_FALSE(plan.fits);
+    bench_plan_free(&plan);
+    options.overlap = SIZE_MAX;
+    plan = planned(&options);
+    CU_ASSERT_EQUAL(plan.fleet_connections, 176);
+    bench_plan_free(&plan);
+}
+
+/* 1,000 jobs a second of 10 ms are ten workers' work; some more keep the wait rare. */
+static void from_rate(void)
+{
+    struct bench_options options = options_of(HF_ROW_LOCK, 0, 9);
+    options.rate = 1000;
+    options.handler.law = BENCH_EXPONENTIAL;
+    struct bench_plan plan = planned(&options);
+    CU_ASSERT(plan.workers > 15 && plan.workers < 25);
+    CU_ASSERT_DOUBLE_EQUAL(plan.held_mean, 9, 1e-6);
+    CU_ASSERT_EQUAL(plan.model.start_wait_p99_ms, 0);
+    bench_plan_free(&plan);
+    options.workers = 5;
+    plan = planned(&options);
+    CU_ASSERT_FALSE(plan.model.stable);
+    CU_ASSERT_PTR_NOT_NULL(strstr(plan.advice, "faster than they can be done"));
+    bench_plan_free(&plan);
+}
+
+static void advised(void)
+{
+    struct bench_options options = options_of(HF_LEASE, 8, 50);
+    CU_ASSERT_EQUAL(bench_advised(&options), HF_ROW_LOCK);
+    options.processes = 10;
+    CU_ASSERT_EQUAL(bench_advised(&options), HF_LEASE);
+    options.processes = 1;
+    options.handler.a_ms = 60000;
+    CU_ASSERT_EQUAL(bench_advised(&options), HF_LEASE);
+    options.handler.a_ms = 1;
+    CU_ASSERT_EQUAL(bench_advised(&options), HF_LEASE);
+    options.handler.a_ms = 50;
+    options.url = "sqlite:jobs.db";
+    CU_ASSERT_EQUAL(bench_advised(&options), HF_LEASE);
+}
+
+static void json(void)
+{
+    static const char *const keys[] = {"strategy",        "workers",           "pool",          "held_mean",       "held_p99",
+                                       "jobs_per_second", "fleet_connections", "fits",          "advice",          "workers_at_once",
+                                       "utilisation",     "pool_wait_p99_ms",  "start_wait_ms", "max_connections", "reserve",
+                                       "peak_in_use"};
+    struct bench_options options = options_of(HF_ADVISORY_LOCK, 10, 9);
+    struct bench_plan plan = planned(&options);
+    json_t *tree = bench_plan_json(&plan);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(tree);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!json_object_get(tree, keys[i]))
+            hf_test_fail("no %s in the plan", keys[i]);
+    CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(tree, "strategy")), "advisory");
+    CU_ASSERT_EQUAL(json_integer_value(json_object_get(json_object_get(tree, "pool"), "recommended")), 11);
+    json_decref(tree);
+    bench_plan_free(&plan);
+}
+
+int main(int argc, char **argv)
+{
+    CU_TestInfo tests[] = {{"held", held},           {"small pool", small_pool}, {"batches", batches}, {"fleet", fleet},
+                           {"from rate", from_rate}, {"advised", advised},       {"json", json},       CU_TEST_INFO_NULL};
+    return hf_test_main(argc, argv, "bench_plan", tests);
+}
