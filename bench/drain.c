@@ -101,6 +101,12 @@ static void log_line(void *ctx, hf_log_level level, const char *message)
         hf__command_log(ctx, level, message);
 }
 
+static void log_error_line(void *ctx, hf_log_level level, const char *message)
+{
+    if (level == HF_LOG_ERROR)
+        hf__command_log(ctx, level, message);
+}
+
 static hf_status subscribe(struct work *work, hf_error *err)
 {
     const struct bench_options *options = work->drain->options;
@@ -121,7 +127,7 @@ static hf_status open_runtime(struct work *work, hf_error *err)
     hf_runtime_options runtime = HF_RUNTIME_OPTIONS_INIT;
     runtime.pool_size = work->drain->options->pool;
     runtime.application_name = work->drain->name;
-    runtime.log = log_line;
+    runtime.log = work->drain->options->quiet ? log_error_line : log_line;
     hf_status status = hf_runtime_open(work->drain->options->url, &runtime, &work->runtime, err);
     if (status == HF_OK)
         status = subscribe(work, err);
