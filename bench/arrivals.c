@@ -40,7 +40,8 @@ static size_t due_now(const struct bench_arrivals *arrivals)
 {
     int64_t now_ns = hf__monotonic_ns() - arrivals->origin_ns;
     size_t n = 0;
-    while (n < MOST_AT_ONCE && arrivals->added + n < arrivals->workload->n && arrivals->workload->jobs[arrivals->added + n].due_ns <= now_ns)
+    while (n < MOST_AT_ONCE && arrivals->added + n < arrivals->workload->n &&
+           arrivals->workload->jobs[arrivals->added + n].due_ns <= now_ns)
         n++;
     return n;
 }

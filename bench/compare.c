@@ -129,6 +129,8 @@ static hf_status measure(struct bench_options *options, struct bench_comparison 
     hf_status status = bench_interrupt_begin(err);
     if (status != HF_OK)
         return status;
+    if (options->html)
+        tell("with --jobs as it is by default, a page takes between two and three minutes");
     status = run_all(options, comparison, err);
     if (status == HF_OK) {
         tell("what a crash costs: killing a worker of each strategy");
@@ -191,6 +193,12 @@ static bool all_right(const struct bench_comparison *comparison)
 static int compare(struct bench_options *options, struct bench_comparison *comparison)
 {
     hf_error err = {.status = HF_OK};
+    char *why = NULL;
+    if (options->html && !bench_html_writable(options->html, &why)) {
+        int failed = hf__command_fail_text("%s", why ? why : "out of memory");
+        free(why);
+        return failed;
+    }
     hf_status status = measure(options, comparison, &err);
     int code = show(options, comparison);
     if (status != HF_OK)
@@ -207,8 +215,8 @@ int bench_command_compare(int argc, char **argv)
     bench_options_parse(BENCH_OPTIONS_COMPARE, "compare", argc, argv, &options);
     if (options.workers == 0)
         options.workers = 4;
-    int code = comparison && describe(comparison, &options, argc, argv) ? compare(&options, comparison)
-                                                                          : hf__command_fail_text("out of memory");
+    int code =
+        comparison && describe(comparison, &options, argc, argv) ? compare(&options, comparison) : hf__command_fail_text("out of memory");
     if (comparison)
         bench_comparison_free(comparison);
     free(comparison);

@@ -53,7 +53,8 @@ static const char style_page[] =
     "dl{display:grid;grid-template-columns:minmax(7rem,max-content) minmax(0,1fr);gap:.35rem 1.2rem;margin:.6rem 0}\n"
     "dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}code{font:.92em ui-monospace,\"DejaVu Sans Mono\",monospace}\n"
     "@media(max-width:34rem){main{padding:1.5rem .9rem 3rem}table{font-size:.88rem}th,td{padding-left:.3rem;padding-right:.6rem}"
-    "th:first-child{padding-left:.7rem}tr.part th:first-child{padding-left:1.2rem}dl{grid-template-columns:1fr;gap:0}dd{margin-bottom:.6rem}figure{padding:.8rem .5rem .5rem}}\n"
+    "th:first-child{padding-left:.7rem}tr.part "
+    "th:first-child{padding-left:1.2rem}dl{grid-template-columns:1fr;gap:0}dd{margin-bottom:.6rem}figure{padding:.8rem .5rem .5rem}}\n"
     "@media print{body{background:#fff}figure,.card,tr{break-inside:avoid}}\n";
 
 /* ---- parts ---- */
@@ -136,7 +137,8 @@ static bool write_table(FILE *out, const struct bench_comparison *comparison)
     }
     fputs("<h2 id=\"side\">Side by side</h2>\n<p class=\"soft\">Bold: the best of a line, where they differ. A connection's time for each "
           "job says how many jobs a pool carries; it is split by what the connection was out for.</p>\n"
-          "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"side\">\n<table>\n<thead><tr><th scope=\"col\">measured</th>",
+          "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"side\">\n<table>\n<thead><tr><th "
+          "scope=\"col\">measured</th>",
           out);
     for (size_t i = 0; i < comparison->n; i++) {
         fprintf(out, "<th scope=\"col\">%s</th>", bench_strategy_words(comparison->of[i].result.strategy));
@@ -157,7 +159,9 @@ static bool write_charts(FILE *out, const struct bench_comparison *comparison)
           "Each step is the mean over about a hundredth of the longest run.</p>\n<div class=\"panels\">\n",
           out);
     bool done = bench_html_timelines(out, comparison);
-    fputs("</div>\n<h2>What a pool buys, and what handlers hold</h2>\n<p class=\"soft\">Throughput: the same work on pools of other sizes. Held connections: ",
+    fputs("</div>\n<h2>What a pool buys, and what handlers hold</h2>\n<p class=\"soft\">Throughput: the same work on pools of other sizes, "
+          "without the first and the last moments of each run. "
+          "Held connections: ",
           out);
     if (comparison->scan_rate > 0) {
         fprintf(out, "%s jobs a second arrive, whatever their handlers take; ", bench_number_short(comparison->scan_rate, text));
@@ -255,6 +259,36 @@ static bool write_and_close(FILE *out, const struct bench_comparison *comparison
     return written;
 }
 
+/* errno says why. Returns false. */
+static bool refuse(const char *path, char **why)
+{
+    if (asprintf(why, "the page cannot be written to %s: %s", path, strerror(errno)) < 0) {
+        *why = NULL;
+    }
+    return false;
+}
+
+bool bench_html_writable(const char *path, char **why)
+{
+    char *name = NULL;
+    struct stat there;
+    *why = NULL;
+    if (stat(path, &there) == 0 && S_ISDIR(there.st_mode)) {
+        errno = EISDIR;
+        return refuse(path, why);
+    }
+    FILE *out = open_beside(path, &name);
+    bool writable = out || refuse(path, why);
+    if (out) {
+        fclose(out);
+    }
+    if (name) {
+        unlink(name);
+    }
+    free(name);
+    return writable;
+}
+
 bool bench_html_write(const char *path, const struct bench_comparison *comparison, char **why)
 {
     char *name = NULL;
@@ -262,12 +296,9 @@ bool bench_html_write(const char *path, const struct bench_comparison *compariso
     FILE *out = open_beside(path, &name);
     bool written = out && write_and_close(out, comparison) && rename(name, path) == 0;
     if (!written) {
-        int error = errno;
+        refuse(path, why);
         if (name) {
             unlink(name);
-        }
-        if (asprintf(why, "the page cannot be written to %s: %s", path, strerror(error)) < 0) {
-            *why = NULL;
         }
     }
     free(name);

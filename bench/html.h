@@ -14,6 +14,9 @@ bool bench_html_page(FILE *out, const struct bench_comparison *comparison);
  * out of memory). */
 bool bench_html_write(const char *path, const struct bench_comparison *comparison, char **why);
 
+/* Whether it could be written, to be asked before minutes of measuring. False as above. */
+bool bench_html_writable(const char *path, char **why);
+
 /* The charts, one figure element each. */
 bool bench_html_timelines(FILE *out, const struct bench_comparison *comparison);
 bool bench_html_throughput(FILE *out, const struct bench_comparison *comparison);

@@ -40,7 +40,7 @@ static char *number(double value, int decimals, int grouped, char out[BENCH_NUMB
     if (decimals == 0) {
         snprintf(at, room, "%.30s", text);
     } else {
-        snprintf(at, room, "%.30s.%0*lld", text, decimals, scaled % power);
+        snprintf(at, room, "%.26s.%0*d", text, decimals, (int)(scaled % power));
     }
     return out;
 }

@@ -250,7 +250,8 @@ static hf_status check(const struct bench_options *options, hf_error *err)
     if (options->raw && options->processes > 1)
         return hf__fail(err, HF_INVALID, "--raw compares within one process: leave --processes out");
     if (options->raw && (options->rate > 0 || options->fail > 0 || options->batch > 1))
-        return hf__fail(err, HF_INVALID, "--raw drains a filled table of single rows that do not fail: leave --rate, --fail and --batch out");
+        return hf__fail(err, HF_INVALID,
+                        "--raw drains a filled table of single rows that do not fail: leave --rate, --fail and --batch out");
     return HF_OK;
 }
 
@@ -290,8 +291,8 @@ hf_status bench_run(const struct bench_options *options, struct bench_result *ou
     status = bench_interrupt_begin(err);
     if (status == HF_OK)
         status = rounds(&all_options, &workload, out, err);
-    if (status == HF_STOPPED && !bench_interrupt_came())
-        status = err && err->message[0] ? HF_STOPPED : status;
+    if (status == HF_STOPPED && bench_interrupt_came())
+        hf__fail(err, HF_STOPPED, "interrupted when %zu of %zu jobs were done", out->done, workload.n);
     bench_interrupt_end();
     bench_workload_free(&workload);
     return status;

@@ -132,8 +132,8 @@ static void write_dot(FILE *out, double x, double y, int look, double size)
 /* Lines over an area's colour: none, rising, falling, level, upright, dots. The colours alone would not tell areas apart for everyone. */
 static void write_hatching(const struct bench_chart *chart)
 {
-    static const char *const lines[LOOKS] = {NULL,       "M0 7L7 0", "M0 0L7 7", "M0 3.5H7", "M3.5 0V7", "M0 7L7 0M0 0L7 7", "M2 3.5H5",
-                                             "M3.5 2V5"};
+    static const char *const lines[LOOKS] = {NULL,       "M0 7L7 0",         "M0 0L7 7", "M0 3.5H7",
+                                             "M3.5 0V7", "M0 7L7 0M0 0L7 7", "M2 3.5H5", "M3.5 2V5"};
     fputs("<defs>\n", chart->out);
     for (size_t i = 0; i < chart->n_legend; i++) {
         int look = look_of(chart->legend[i].look);
@@ -234,7 +234,8 @@ static void write_axes(const struct bench_chart *chart)
     for (size_t i = 0; i < n; i++) {
         double y = place_y(chart, ticks[i]);
         write_line(chart->out, i == 0 ? "class=\"axis\"" : "class=\"grid\"", chart->left, y, chart->right, y);
-        write_text(chart->out, chart->left - 7, y + 4, "class=\"tick\" text-anchor=\"end\"", bench_number(ticks[i], chart->y.decimals, text));
+        write_text(chart->out, chart->left - 7, y + 4, "class=\"tick\" text-anchor=\"end\"",
+                   bench_number(ticks[i], chart->y.decimals, text));
     }
     n = bench_axis_ticks(&chart->x, ticks, MOST_TICKS);
     for (size_t i = 0; i < n; i++) {
@@ -329,8 +330,7 @@ static void write_tip(const struct bench_chart *chart, const struct bench_xy *po
     fprintf(chart->out, " %s</title>", bench_number_short(point->x, x));
 }
 
-void bench_chart_points(const struct bench_chart *chart, const struct bench_xy *points, size_t n, int look, double weight,
-                        const char *name)
+void bench_chart_points(const struct bench_chart *chart, const struct bench_xy *points, size_t n, int look, double weight, const char *name)
 {
     for (size_t i = 0; i < n; i++) {
         if (!drawable(points[i].x, points[i].y)) {

@@ -70,13 +70,14 @@ struct hf_delivery {
     bool lost;
     bool leased; /* on the leases list */
     bool renewing;
-    bool dead;      /* settled with HF_OK: it went to the dead letter */
-    bool paused;    /* lease: off the leases list for now */
-    bool sent;      /* held: a settle was sent */
-    bool uncertain; /* a settle was sent and its answer never came */
-    bool unseen;    /* lease: and the row has not been looked at since */
-    bool retrying;  /* lease: its place is on `again`, not on `settling` */
-    unsigned tries; /* of the settle */
+    bool dead;          /* settled with HF_OK: it went to the dead letter */
+    bool paused;        /* lease: off the leases list for now */
+    bool sent;          /* held: a settle was sent */
+    bool uncertain;     /* a settle was sent and its answer never came */
+    bool unseen;        /* lease: and the row has not been looked at since */
+    bool retrying;      /* lease: its place is on `again`, not on `settling` */
+    unsigned tries;     /* of the settle */
+    unsigned end_tries; /* those of them that failed when the drain limit was over */
     enum hf__action action;
     int64_t delay_us;
     int64_t claimed_ns, begun_ns;

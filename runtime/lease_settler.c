@@ -5,6 +5,7 @@
 #include "runtime/delivery.h"
 
 #define GROUP 256
+#define END_TRIES 6                      /* of a settle that fails in passing when the drain limit is over */
 #define CALL_LEAST_NS INT64_C(250000000) /* what a call gets however late it is */
 
 struct group {
@@ -68,8 +69,11 @@ static void put_off(struct hf_delivery *delivery, bool at_once)
 static bool passes(struct hf_delivery *delivery, hf_status status)
 {
     bool unanswered = status == HF_UNKNOWN && !delivery->unseen, found = status == HF_TRANSIENT && delivery->unseen;
-    /* Looked at once, and when it was found to be ours tried once more, in any case, even at the end of a stop. */
-    bool again = (unanswered && !delivery->uncertain) || found || holds_on(delivery);
+    bool over = delivery->subscription->over && status == HF_TRANSIENT;
+    delivery->end_tries += over;
+    /* Looked at once, and when it was found to be ours tried once more, in any case, even at the end of a stop; and a deadlock with the
+     * claims and renewals that end there as well is no reason to run the row twice. */
+    bool again = (unanswered && !delivery->uncertain) || found || holds_on(delivery) || (over && delivery->end_tries <= END_TRIES);
     delivery->uncertain = delivery->uncertain || status == HF_UNKNOWN;
     delivery->unseen = status == HF_UNKNOWN;
     if (again)
@@ -103,7 +107,7 @@ static struct hf_delivery *due_again(struct hf_subscription *subscription, int64
     int64_t now_ns = hf__monotonic_ns();
     *next_ns = INT64_MAX;
     TAILQ_FOREACH (delivery, &subscription->again, queue) {
-        if (delivery->again_ns <= now_ns || subscription->over)
+        if (delivery->again_ns <= now_ns || (subscription->over && delivery->end_tries == 0))
             return delivery;
         if (delivery->again_ns < *next_ns)
             *next_ns = delivery->again_ns;

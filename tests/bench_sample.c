@@ -107,8 +107,7 @@ static void scan(struct bench_compared *compared, double rate)
     }
     for (size_t i = 0; i < BENCH_LINE; i++) {
         double ms = 1.5 * (double)i;
-        compared->held_model[compared->n_held_model++] =
-            (struct bench_xy){ms, lease ? 0 : fmin(WORKERS, rate * (ms + 1.6) / 1000)};
+        compared->held_model[compared->n_held_model++] = (struct bench_xy){ms, lease ? 0 : fmin(WORKERS, rate * (ms + 1.6) / 1000)};
     }
 }
 

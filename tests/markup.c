@@ -56,7 +56,7 @@ static bool same(struct span a, struct span b)
 }
 
 /* Text up to one of the characters in `ends`. */
-static bool text(struct reader *reader, const char *ends)
+static bool characters(struct reader *reader, const char *ends)
 {
     for (; *reader->at && !strchr(ends, *reader->at); reader->at++) {
         if (*reader->at == '&') {
@@ -88,7 +88,7 @@ static bool attributes(struct reader *reader)
         }
         seen[n++] = attribute;
         reader->at += 2;
-        if (!text(reader, "\"<") || *reader->at != '"') {
+        if (!characters(reader, "\"<") || *reader->at != '"') {
             return fail(reader, "a value without an end");
         }
         reader->at++;
@@ -130,7 +130,7 @@ static bool open_tag(struct reader *reader)
 
 static bool next(struct reader *reader)
 {
-    if (!text(reader, "<")) {
+    if (!characters(reader, "<")) {
         return false;
     }
     if (!*reader->at) {
@@ -139,11 +139,11 @@ static bool next(struct reader *reader)
     return reader->at[1] == '/' ? close_tag(reader) : open_tag(reader);
 }
 
-const char *hf_test_markup_fault(const char *page)
+const char *hf_test_markup_fault(const char *text)
 {
     static const char doctype[] = "<!DOCTYPE html>";
-    struct reader reader = {.at = page};
-    if (strncmp(page, doctype, sizeof doctype - 1) == 0) {
+    struct reader reader = {.at = text};
+    if (strncmp(text, doctype, sizeof doctype - 1) == 0) {
         reader.at += sizeof doctype - 1;
     }
     while (*reader.at && next(&reader)) {
@@ -154,10 +154,10 @@ const char *hf_test_markup_fault(const char *page)
     return reader.fault;
 }
 
-size_t hf_test_occurrences(const char *page, const char *part)
+size_t hf_test_occurrences(const char *text, const char *part)
 {
     size_t n = 0;
-    for (const char *at = strstr(page, part); at; at = strstr(at + 1, part)) {
+    for (const char *at = strstr(text, part); at; at = strstr(at + 1, part)) {
         n++;
     }
     return n;

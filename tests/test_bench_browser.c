@@ -10,23 +10,24 @@
 #include "tests/bench_sample.h"
 #include "tests/support.h"
 
-#define PHONE "390"
-#define DESK "1180"
+enum { PHONE = 390, DESK = 1180 }; /* pixels; as in the wrapper */
 
 /* Measures the page in two frames, one as wide as a phone, and writes what it found into its own document. */
 static const char wrapper[] =
     "<!DOCTYPE html><html><head><title>wrapper</title></head><body>"
-    "<iframe id=\"phone\" width=\"" PHONE "\" height=\"800\" src=\"page.html\"></iframe>"
-    "<iframe id=\"desk\" width=\"" DESK "\" height=\"800\" src=\"page.html\"></iframe><pre id=\"report\"></pre>\n"
+    "<iframe id=\"phone\" width=\"390\" height=\"800\" src=\"page.html\"></iframe>"
+    "<iframe id=\"desk\" width=\"1180\" height=\"800\" src=\"page.html\"></iframe><pre id=\"report\"></pre>\n"
     "<script>addEventListener('load',()=>{const all={};for(const f of document.querySelectorAll('iframe')){"
     "const w=f.contentWindow,d=f.contentDocument;all[f.id]={inner:w.innerWidth,scroll:d.documentElement.scrollWidth,"
     "requests:w.performance.getEntriesByType('resource').length,background:w.getComputedStyle(d.body).backgroundColor,"
     "ink:w.getComputedStyle(d.querySelector('svg text')).fill,"
-    "charts:[...d.querySelectorAll('svg')].map(s=>{const b=s.getBoundingClientRect(),g=s.getBBox(),v=s.viewBox.baseVal;return{"
+    "charts:[...d.querySelectorAll('svg')].map(s=>{const "
+    "b=s.getBoundingClientRect(),g=s.getBBox(),v=s.viewBox.baseVal;return{"
     "title:s.querySelector('title').textContent,width:b.width,height:b.height,"
     "inside:g.x>=0&&g.y>=0&&g.x+g.width<=v.width+.5&&g.y+g.height<=v.height+.5,"
     "box:[g.x,g.y,g.x+g.width-v.width,g.y+g.height-v.height].map(Math.round).join(' '),"
-    "marks:[...s.querySelectorAll('.area,.line,.dot')].filter(m=>{const k=m.getBBox();return k.width+k.height>0}).length}})}}"
+    "marks:[...s.querySelectorAll('.area,.line,.dot')].filter(m=>{const k=m.getBBox();return "
+    "k.width+k.height>0}).length}})}}"
     "document.getElementById('report').textContent='BEGIN'+JSON.stringify(all)+'END'})</script></body></html>\n";
 
 static void write_file(const char *path, const char *text)
@@ -62,11 +63,22 @@ static json_t *report_of(const char *document)
 /* Opens DIR/page.html in the colours wanted; the report is owned. */
 static json_t *look(const char *dir, bool dark)
 {
-    const char *argv[] = {"chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions",
-                          "--disable-background-networking", "--disable-dev-shm-usage", "--allow-file-access-from-files",
-                          "--enable-logging=stderr", "--window-size=1700,1200", "--virtual-time-budget=5000",
+    const char *argv[] = {"chromium",
+                          "--headless=new",
+                          "--no-sandbox",
+                          "--disable-gpu",
+                          "--no-first-run",
+                          "--disable-extensions",
+                          "--disable-background-networking",
+                          "--disable-dev-shm-usage",
+                          "--allow-file-access-from-files",
+                          "--enable-logging=stderr",
+                          "--window-size=1700,1200",
+                          "--virtual-time-budget=5000",
                           dark ? "--blink-settings=preferredColorScheme=0" : "--blink-settings=preferredColorScheme=1",
-                          hf_test_format("--user-data-dir=%s/profile", dir), "--dump-dom", hf_test_format("file://%s/wrapper.html", dir),
+                          hf_test_format("--user-data-dir=%s/profile", dir),
+                          "--dump-dom",
+                          hf_test_format("file://%s/wrapper.html", dir),
                           NULL};
     struct hf_test_child *browser = hf_test_start(argv, NULL);
     int code = hf_test_wait(browser, 60000);
@@ -121,8 +133,8 @@ static void check_frame(const json_t *report, const char *name, double width, co
 static void check_page(const char *dir, const char *const *strategies)
 {
     json_t *light = look(dir, false), *dark = look(dir, true);
-    check_frame(light, "phone", atof(PHONE), strategies);
-    check_frame(light, "desk", atof(DESK), strategies);
+    check_frame(light, "phone", PHONE, strategies);
+    check_frame(light, "desk", DESK, strategies);
     static const char *const colours[] = {"background", "ink"};
     for (size_t i = 0; i < 2; i++) {
         const char *by_day = json_string_value(json_object_get(json_object_get(light, "phone"), colours[i]));
@@ -148,16 +160,28 @@ static void a_page_of_three_strategies(void)
 static void a_page_of_a_real_run(void)
 {
     const char *dir = folder(), *page = hf_test_format("%s/page.html", dir);
-    const char *argv[] = {hf_test_program("holdfast-bench"), "compare", "--db", hf_test_sqlite_url(), "--workers", "2", "--jobs", "60",
-                          "--handler-ms", "5", "--lease-seconds", "1", "--html", page, NULL};
+    const char *argv[] = {hf_test_program("holdfast-bench"),
+                          "compare",
+                          "--db",
+                          hf_test_sqlite_url(),
+                          "--workers",
+                          "2",
+                          "--jobs",
+                          "60",
+                          "--handler-ms",
+                          "5",
+                          "--lease-seconds",
+                          "1",
+                          "--html",
+                          page,
+                          NULL};
     hf_test_run(argv, NULL, 90000);
     check_page(dir, (const char *const[]){"lease", "advisory lock", NULL});
 }
 
 int main(int argc, char **argv)
 {
-    CU_TestInfo tests[] = {{"a page of three strategies", a_page_of_three_strategies},
-                           {"a page of a real run", a_page_of_a_real_run},
-                           CU_TEST_INFO_NULL};
+    CU_TestInfo tests[] = {
+        {"a page of three strategies", a_page_of_three_strategies}, {"a page of a real run", a_page_of_a_real_run}, CU_TEST_INFO_NULL};
     return hf_test_main(argc, argv, "bench_browser", tests);
 }

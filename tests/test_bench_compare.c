@@ -29,8 +29,21 @@ static bool offers(enum hf__database database, size_t strategy)
 /* Its output; lives until the process ends. */
 static const char *compare(const char *url, const char *option, const char *value)
 {
-    const char *argv[] = {hf_test_program("holdfast-bench"), "compare", "--db", url, "--workers", "2", "--jobs", "100", "--handler-ms",
-                          "uniform:1-3", "--lease-seconds", "1", option, value, NULL};
+    const char *argv[] = {hf_test_program("holdfast-bench"),
+                          "compare",
+                          "--db",
+                          url,
+                          "--workers",
+                          "2",
+                          "--jobs",
+                          "100",
+                          "--handler-ms",
+                          "uniform:1-3",
+                          "--lease-seconds",
+                          "1",
+                          option,
+                          value,
+                          NULL};
     struct hf_test_child *child = hf_test_start(argv, NULL);
     int code = hf_test_wait(child, LIMIT_MS);
     if (code != 0) {
@@ -54,10 +67,17 @@ static void check_table(const char *table, enum hf__database database)
         CU_ASSERT_EQUAL(strstr(heading, words[i]) != NULL, offers(database, i));
     }
     free(heading);
-    static const char *const lines[] = {"\njobs per second ", "\njobs per second per connection ", "\nconnections held per delivery ",
-                                        "\nmost connections in use ", "\nconnection time per job, ms ", "\n  claim, ms ",
-                                        "\nround trips per job ", "\ncommits per job ", "\nbegun to settled, p50, ms ",
-                                        "\nbegun to settled, p99, ms ", "\nkilled worker's row runs again after, s "};
+    static const char *const lines[] = {"\njobs per second ",
+                                        "\njobs per second per connection ",
+                                        "\nconnections held per delivery ",
+                                        "\nmost connections in use ",
+                                        "\nconnection time per job, ms ",
+                                        "\n  claim, ms ",
+                                        "\nround trips per job ",
+                                        "\ncommits per job ",
+                                        "\nbegun to settled, p50, ms ",
+                                        "\nbegun to settled, p99, ms ",
+                                        "\nkilled worker's row runs again after, s "};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         if (!strstr(table, lines[i])) {
             hf_test_fail("no line \"%s\" in:\n%s", lines[i] + 1, table);
@@ -181,8 +201,19 @@ static bool has_a_table(void *arg)
 static void ctrl_c_ends_in_order(void)
 {
     struct watched watched = {.url = hf_test_sqlite_url()};
-    const char *argv[] = {hf_test_program("holdfast-bench"), "compare", "--db", watched.url, "--workers", "1", "--jobs", "20", "--strategy",
-                          "lease", "--lease-seconds", "60", NULL};
+    const char *argv[] = {hf_test_program("holdfast-bench"),
+                          "compare",
+                          "--db",
+                          watched.url,
+                          "--workers",
+                          "1",
+                          "--jobs",
+                          "20",
+                          "--strategy",
+                          "lease",
+                          "--lease-seconds",
+                          "60",
+                          NULL};
     watched.child = hf_test_start(argv, NULL);
     CU_ASSERT_TRUE(hf_test_wait_until(has_a_table, &watched, LIMIT_MS));
     hf_test_kill(watched.child, SIGINT);
@@ -194,11 +225,23 @@ static void ctrl_c_ends_in_order(void)
 
 static void a_page_that_cannot_be_written(void)
 {
-    const char *argv[] = {hf_test_program("holdfast-bench"), "compare", "--db", hf_test_sqlite_url(), "--strategy", "advisory", "--workers",
-                          "1", "--jobs", "10", "--html", "/nowhere/page.html", NULL};
+    const char *argv[] = {hf_test_program("holdfast-bench"),
+                          "compare",
+                          "--db",
+                          hf_test_sqlite_url(),
+                          "--strategy",
+                          "advisory",
+                          "--workers",
+                          "1",
+                          "--jobs",
+                          "10",
+                          "--html",
+                          "/nowhere/page.html",
+                          NULL};
     struct hf_test_child *child = hf_test_start(argv, NULL);
     CU_ASSERT_EQUAL(hf_test_wait(child, LIMIT_MS), 1);
     CU_ASSERT_PTR_NOT_NULL(strstr(hf_test_stderr(child), "/nowhere/page.html"));
+    CU_ASSERT_STRING_EQUAL(hf_test_stdout(child), ""); /* it is known before anything is measured */
     hf_test_free(child);
 }
 

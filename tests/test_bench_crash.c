@@ -23,8 +23,15 @@ static int64_t tables_left(enum hf__database database, const char *url)
 
 static double crash(const char *url, hf_strategy strategy)
 {
-    struct bench_options options = {.url = url, .strategy = strategy, .has_strategy = true, .workers = 4, .batch = 1, .processes = 1,
-                                    .lease_seconds = LEASE_SECONDS, .rate = 100, .fail = 0.5};
+    struct bench_options options = {.url = url,
+                                    .strategy = strategy,
+                                    .has_strategy = true,
+                                    .workers = 4,
+                                    .batch = 1,
+                                    .processes = 1,
+                                    .lease_seconds = LEASE_SECONDS,
+                                    .rate = 100,
+                                    .fail = 0.5};
     hf_error err = {.status = HF_OK};
     double ms = -1;
     HF_TEST_OK(bench_crash(&options, &ms, &err), &err);

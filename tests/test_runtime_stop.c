@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "tests/jobs.h"
+#include "tests/session.h"
 
 static void on_all(void (*test)(struct hf_test_jobs *jobs))
 {
@@ -107,6 +108,54 @@ static void flagged_on(struct hf_test_jobs *jobs)
 static void rows_go_back_at_the_limit(void)
 {
     on_all(flagged_on);
+}
+
+/* ---- rows that cannot be given back at the first try ---- */
+
+struct locker {
+    struct hf__conn *session;
+    hf_runtime *runtime;
+};
+
+static bool tried_again(void *arg)
+{
+    return hf_test_stat(arg, "subscription.0.settle_retries") > 0;
+}
+
+static void *unlock_in_a_moment(void *arg)
+{
+    struct locker *locker = arg;
+    (void)hf_test_wait_until(tried_again, locker->runtime, 10000);
+    (void)!hf__conn_rollback(locker->session, hf__after_ms(5000), NULL);
+    return NULL;
+}
+
+static void locked_on(struct hf_test_jobs *jobs)
+{
+    hf_error err = {.status = HF_OK};
+    hf_stop_report report = HF_STOP_REPORT_INIT;
+    pthread_t thread;
+    if (jobs->kind.strategy != HF_LEASE || jobs->kind.database == HF__SQLITE) /* where a lock is the whole file's, and waited for */
+        return;
+    hf_runtime *runtime = start(jobs, 3, SIZE_MAX, until_cancelled);
+    struct locker locker = {hf_test_session(jobs->url), runtime};
+    hf_test_jobs_add(jobs, runtime, 3);
+    hf_test_wait_for_runs(jobs, 3);
+    hf_test_session_run(locker.session, "BEGIN");
+    (void)hf_test_session_text(locker.session, hf_test_format("SELECT id FROM %s FOR UPDATE", jobs->name));
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, unlock_in_a_moment, &locker), 0);
+    HF_TEST_OK(hf_runtime_stop(runtime, 0, &report, &err), &err);
+    pthread_join(thread, NULL);
+    CU_ASSERT_EQUAL(report.given_back, 3);
+    CU_ASSERT_EQUAL(report.failed, 0);
+    HF_TEST_OK(hf_runtime_close(runtime), NULL);
+    hf__conn_close(locker.session);
+    CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, "locked_until IS NOT NULL AND locked_until > '2000-01-01'"), 0);
+}
+
+static void locked_at_the_limit(void)
+{
+    on_all(locked_on);
 }
 
 /* ---- rows that were fetched ahead ---- */
@@ -283,6 +332,7 @@ int main(int argc, char **argv)
     CU_TestInfo tests[] = {
         {"drained", drained},
         {"rows go back at the limit", rows_go_back_at_the_limit},
+        {"locked at the limit", locked_at_the_limit},
         {"fetched ahead", fetched_ahead},
         {"a handler that does not listen", a_handler_that_does_not_listen},
         {"misuse", misuse},

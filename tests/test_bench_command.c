@@ -1,0 +1,134 @@
+/* ctest: timeout=180 labels=e2e
+ * holdfast-bench as a program: what it prints, how it exits, what a Ctrl-C and the death of a process leave behind. */
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/command.h"
+
+#define BENCH(...) bench((const char *const[]){hf_test_program("holdfast-bench"), __VA_ARGS__, NULL})
+
+static struct hf_test_child *bench(const char *const *argv)
+{
+    return hf_test_start(argv, (const char *const[]){"HOLDFAST_URL", NULL});
+}
+
+/* Other suites may be at work on the same server: the name tells whose a table is. */
+static const char *tables_of(const char *what, pid_t pid)
+{
+    return hf_test_format("SELECT %s FROM information_schema.tables WHERE table_name LIKE 'holdfast_bench_%ld_%%'", what, (long)pid);
+}
+
+static int64_t tables(pid_t pid)
+{
+    return hf_test_query_int(hf_test_postgres_url(), tables_of("count(*)", pid));
+}
+
+static bool table_has_rows(void *ctx)
+{
+    const char *name = hf_test_query_text(hf_test_postgres_url(), tables_of("min(table_name)", *(const pid_t *)ctx));
+    return name && hf_test_query_int(hf_test_postgres_url(), hf_test_format("SELECT count(*) FROM %s", name)) > 0;
+}
+
+static void has_keys(const json_t *object, const char *const *keys)
+{
+    for (; *keys; keys++)
+        if (!json_object_get(object, *keys))
+            hf_test_fail("the JSON has no key %s", *keys);
+}
+
+static void check_keys(const json_t *object)
+{
+    static const char *const top[] = {"database", "server_version",  "strategy",    "workers", "jobs",       "handler_ms", "batch",
+                                      "seconds",  "jobs_per_second", "connections", "model",   "latency_ms", "duplicates", "lost",
+                                      NULL};
+    static const char *const connections[] = {
+        "pool_size",  "peak_open", "peak_in_use", "server_peak", "held_per_delivery", "seconds_per_job", "jobs_per_second_per_connection",
+        "by_purpose", NULL};
+    has_keys(object, top);
+    const json_t *its = json_object_get(object, "connections");
+    has_keys(its, connections);
+    has_keys(json_object_get(json_object_get(its, "by_purpose"), "row_lock"), (const char *const[]){"peak", "count", "seconds", NULL});
+    has_keys(json_object_get(object, "model"), (const char *const[]){"pool_size", "peak_in_use", "held_per_delivery", "holds", NULL});
+    has_keys(json_object_get(object, "latency_ms"), (const char *const[]){"p50", "p95", "p99", "max", NULL});
+    CU_ASSERT(json_is_true(json_object_get(json_object_get(object, "model"), "holds")));
+    CU_ASSERT_EQUAL(json_integer_value(json_object_get(object, "jobs")), 200);
+    CU_ASSERT_EQUAL(json_integer_value(json_object_get(object, "lost")), 0);
+    CU_ASSERT(json_integer_value(json_object_get(its, "server_peak")) > 0);
+}
+
+static void json_and_no_progress(void)
+{
+    struct hf_test_child *child =
+        BENCH("run", "--db", hf_test_postgres_url(), "--strategy", "row_lock", "--jobs", "200", "--handler-ms", "5", "--json");
+    pid_t pid = hf_test_pid(child);
+    if (hf_test_wait(child, 60000) != 0)
+        hf_test_fail("%s", hf_test_stderr(child));
+    CU_ASSERT_STRING_EQUAL(hf_test_stderr(child), ""); /* no progress in a pipe, no warning */
+    json_error_t error;
+    json_t *object = json_loads(hf_test_stdout(child), 0, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(object);
+    check_keys(object);
+    json_decref(object);
+    hf_test_free(child);
+    CU_ASSERT_EQUAL(tables(pid), 0);
+}
+
+static void for_people(void)
+{
+    const char *text =
+        hf_test_expect(BENCH("run", "--db", hf_test_postgres_url(), "--strategy", "lease", "--jobs", "200", "--processes", "2"), 0);
+    hf_test_must_contain(text, "200 of 200 jobs");
+    hf_test_must_contain(text, "in each of 2 processes");
+    hf_test_must_contain(text, "lost, run twice");
+}
+
+static void wrong_usage(void)
+{
+    hf_test_expect_error(BENCH("run", "--strategy", "lease"), 2);
+    hf_test_expect_error(BENCH("run", "--db", "sqlite:x", "--strategy", "both"), 2);
+    hf_test_must_contain(hf_test_expect_error(BENCH("dance"), 2), "there is no command \"dance\"");
+    hf_test_must_contain(hf_test_expect(BENCH("--version"), 0), "holdfast-bench ");
+    hf_test_must_contain(hf_test_expect(BENCH("--help"), 0), "compare");
+    const char *text = hf_test_expect_error(BENCH("run", "--db", "postgresql://me:secret@127.0.0.1:1/x", "--strategy", "lease"), 1);
+    hf_test_must_not_contain(text, "secret");
+    hf_test_must_contain(hf_test_expect_error(BENCH("run", "--db", hf_test_sqlite_url(), "--strategy", "row_lock"), 1), "row lock");
+}
+
+static void interrupted(int signal_number, const char *processes)
+{
+    struct hf_test_child *child = BENCH("run", "--db", hf_test_postgres_url(), "--strategy", "row_lock", "--jobs", "500", "--handler-ms",
+                                        "uniform:30-300", "--processes", processes, "--json");
+    pid_t pid = hf_test_pid(child);
+    CU_ASSERT_TRUE_FATAL(hf_test_wait_until(table_has_rows, &pid, 20000));
+    hf_test_kill(child, signal_number);
+    CU_ASSERT_EQUAL(hf_test_wait(child, 20000), 1);
+    hf_test_must_contain(hf_test_stderr(child), "interrupted");
+    json_t *object = json_loads(hf_test_stdout(child), 0, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(object);
+    json_int_t done = json_integer_value(json_object_get(object, "done")), left = json_integer_value(json_object_get(object, "left"));
+    CU_ASSERT_EQUAL(done + left, json_integer_value(json_object_get(object, "jobs")));
+    CU_ASSERT_EQUAL(json_integer_value(json_object_get(object, "lost")), 0);
+    CU_ASSERT_EQUAL(json_integer_value(json_object_get(object, "duplicates")), 0);
+    json_decref(object);
+    hf_test_free(child);
+    CU_ASSERT_EQUAL(tables(pid), 0);
+}
+
+static void interrupts(void)
+{
+    interrupted(SIGINT, "1");
+    interrupted(SIGTERM, "3");
+}
+
+int main(int argc, char **argv)
+{
+    CU_TestInfo tests[] = {{"JSON, and no progress in a pipe", json_and_no_progress},
+                           {"for people", for_people},
+                           {"wrong usage", wrong_usage},
+                           {"interrupts", interrupts},
+                           CU_TEST_INFO_NULL};
+    return hf_test_main(argc, argv, "bench_command", tests);
+}

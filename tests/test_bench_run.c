@@ -1,0 +1,238 @@
+/* ctest: timeout=240 labels=e2e
+ * A run of holdfast-bench: everything is done once, the accounting adds up, what the server saw is what the ledger says, and nothing is
+ * left behind. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/bench_table.h"
+#include "bench/collect.h"
+#include "bench/run.h"
+#include "tests/support.h"
+
+static struct bench_options options_of(const char *url, hf_strategy strategy, const char *handler)
+{
+    struct bench_options options = {.url = url, .has_strategy = true, .strategy = strategy, .workers = 4, .jobs = 200, .batch = 1};
+    char *why = NULL;
+    options.processes = 1;
+    options.lease_seconds = 30;
+    CU_ASSERT_TRUE_FATAL(bench_distribution_parse(handler, &options.handler, &why));
+    return options;
+}
+
+/* Other suites may be at work on the same server: the name tells whose a table is. */
+static void nothing_is_left(const char *url)
+{
+    bool file = strncmp(url, "sqlite:", 7) == 0;
+    const char *sql = hf_test_format("SELECT count(*) FROM %s LIKE 'holdfast_bench_%ld_%%'",
+                                     file ? "sqlite_master WHERE name" : "information_schema.tables WHERE table_name", (long)getpid());
+    CU_ASSERT_EQUAL(hf_test_query_int(url, sql), 0);
+}
+
+static struct bench_result run(struct bench_options *options)
+{
+    struct bench_result result;
+    hf_error err = {.status = HF_OK};
+    HF_TEST_OK(bench_run(options, &result, &err), &err);
+    bench_distribution_free(&options->handler);
+    CU_ASSERT(bench_result_right(&result));
+    CU_ASSERT_EQUAL(result.jobs, options->jobs);
+    CU_ASSERT_EQUAL(result.done, options->jobs);
+    CU_ASSERT_EQUAL(result.left, 0);
+    CU_ASSERT_EQUAL(result.latency.count, result.done);
+    CU_ASSERT_EQUAL(result.delivery.count, result.done);
+    CU_ASSERT_DOUBLE_EQUAL(result.jobs_per_second, (double)result.done / result.seconds, 1e-6 * result.jobs_per_second);
+    nothing_is_left(options->url);
+    return result;
+}
+
+static bool holds(const struct bench_result *result)
+{
+    return result->strategy != HF_LEASE && strcmp(result->database, "SQLite") != 0;
+}
+
+static void check_connections(const struct bench_result *result)
+{
+    if (!result->model_holds)
+        hf_test_fail("%s %s: the model does not hold: %g held by a delivery, %zu in use at most, of %zu", result->database,
+                     hf_strategy_name(result->strategy), result->held_per_delivery, result->peak_in_use, result->model_peak_in_use);
+    CU_ASSERT_DOUBLE_EQUAL(result->held_per_delivery, holds(result) ? 1 : 0, 0.05);
+    /* Four workers, each 20 ms in the handler and a moment outside of it. */
+    CU_ASSERT(holds(result) ? result->held_mean > 2 && result->held_mean <= 4.01 : result->held_mean < 0.001);
+    CU_ASSERT_EQUAL(result->held_p99, holds(result) ? 4 : 0);
+    CU_ASSERT(result->series.n > 10);
+    CU_ASSERT(result->round_trips_per_job > 0);
+    CU_ASSERT_EQUAL(result->server_sampled, strcmp(result->database, "SQLite") != 0);
+    if (result->server_sampled)
+        CU_ASSERT_EQUAL(result->server_peak, result->peak_open);
+}
+
+static void strategies(enum hf__database database)
+{
+    hf_strategy offered[3];
+    const char *url = hf_test_url(database);
+    size_t n = bench_strategies(url, offered);
+    CU_ASSERT_EQUAL(n, database == HF__SQLITE ? 2 : 3);
+    for (size_t i = 0; i < n; i++) {
+        struct bench_options options = options_of(url, offered[i], "20");
+        struct bench_result result = run(&options);
+        check_connections(&result);
+        CU_ASSERT(hf__histogram_quantile(&result.delivery, 0.01) >= 20000);
+        bench_result_free(&result);
+    }
+}
+
+static void on_postgres(void)
+{
+    strategies(HF__POSTGRES);
+}
+
+static void on_mysql(void)
+{
+    strategies(HF__MYSQL);
+}
+
+static void on_sqlite(void)
+{
+    strategies(HF__SQLITE);
+}
+
+static void failures_and_batches(void)
+{
+    struct bench_options options = options_of(hf_test_postgres_url(), HF_ROW_LOCK, "exp:1");
+    options.fail = 0.3;
+    options.batch = 8;
+    struct bench_result result = run(&options);
+    CU_ASSERT(result.failed > 40 && result.failed < 160);
+    CU_ASSERT_EQUAL(result.duplicates, 0);
+    CU_ASSERT(result.held_per_delivery < 1);
+    CU_ASSERT(result.model_holds);
+    bench_result_free(&result);
+}
+
+/* The schedule waits for nobody: one worker of 20 ms at 100 jobs a second falls behind, and that shows in the latency. */
+static void arrivals(void)
+{
+    struct bench_options options = options_of(hf_test_postgres_url(), HF_LEASE, "20");
+    options.jobs = 60;
+    options.rate = 100;
+    options.workers = 1;
+    struct bench_result late = run(&options);
+    CU_ASSERT(hf__histogram_quantile(&late.latency, 0.95) > 300000);
+    bench_result_free(&late);
+    options = options_of(hf_test_postgres_url(), HF_LEASE, "1");
+    options.jobs = 60;
+    options.rate = 100;
+    struct bench_result swift = run(&options);
+    CU_ASSERT(hf__histogram_quantile(&swift.latency, 0.5) < 200000);
+    CU_ASSERT(swift.seconds > 0.3);
+    bench_result_free(&swift);
+}
+
+static void processes(void)
+{
+    struct bench_options options = options_of(hf_test_postgres_url(), HF_ROW_LOCK, "10");
+    options.processes = 3;
+    struct bench_result result = run(&options);
+    CU_ASSERT_EQUAL(result.processes, 3);
+    CU_ASSERT(result.peak_open <= 5);
+    CU_ASSERT(result.server_peak > result.peak_open && result.server_peak <= 15);
+    bench_result_free(&result);
+}
+
+static void same_jobs_each_time(void)
+{
+    struct bench_options options = options_of("sqlite:none", HF_LEASE, "exp:5");
+    struct bench_workload a, b;
+    char text[BENCH_PAYLOAD];
+    struct bench_job job;
+    size_t seq;
+    options.fail = 0.2;
+    options.rate = 50;
+    HF_TEST_OK(bench_workload_make(&options, &a, NULL), NULL);
+    HF_TEST_OK(bench_workload_make(&options, &b, NULL), NULL);
+    CU_ASSERT_EQUAL_FATAL(a.n, b.n);
+    CU_ASSERT_EQUAL(memcmp(a.jobs, b.jobs, a.n * sizeof *a.jobs), 0);
+    CU_ASSERT_DOUBLE_EQUAL((double)a.jobs[a.n - 1].due_ns / 1e9, (double)a.n / 50, 1);
+    CU_ASSERT(bench_payload_write(&a, 7, 1000, text) == strlen(text));
+    CU_ASSERT(bench_payload_read(text, &seq, &job) && seq == 7 && job.due_ns == a.jobs[7].due_ns + 1000);
+    CU_ASSERT(job.handler_ns == a.jobs[7].handler_ns && job.fail == a.jobs[7].fail);
+    CU_ASSERT_FALSE(bench_payload_read("x", &seq, &job));
+    bench_workload_free(&a);
+    bench_workload_free(&b);
+    bench_distribution_free(&options.handler);
+}
+
+/* A table of the name that we would take, with somebody's row in it. */
+static void refuses_a_table(const char *url)
+{
+    struct bench_options options = options_of(url, HF_LEASE, "0");
+    const char *name = hf_test_scratch("bench_refused");
+    hf_runtime *runtime = NULL;
+    hf_table *table = NULL;
+    hf_error err = {.status = HF_OK};
+    hf_test_sql(url, hf_test_format("CREATE TABLE %s (id INTEGER)", name));
+    hf_test_sql(url, hf_test_format("INSERT INTO %s VALUES (1)", name));
+    HF_TEST_OK(hf_runtime_open(url, NULL, &runtime, &err), &err);
+    HF_TEST_OK(bench_table_describe(&options, name, &table, &err), &err);
+    HF_TEST_STATUS(bench_table_make(runtime, table, &err), HF_INVALID, &err);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, name));
+    hf_runtime_close(runtime);
+    hf_table_free(table);
+    CU_ASSERT_EQUAL(hf_test_query_int(url, hf_test_format("SELECT count(*) FROM %s", name)), 1);
+    hf_test_sql(url, hf_test_format("DROP TABLE %s", name));
+    bench_distribution_free(&options.handler);
+}
+
+static void refused(void)
+{
+    refuses_a_table(hf_test_postgres_url());
+    refuses_a_table(hf_test_mysql_url());
+    refuses_a_table(hf_test_sqlite_url());
+}
+
+/* What was done, failed, was lost, ran twice and is left, of what was told to the tally. */
+static void accounting(void)
+{
+    struct bench_options options = options_of("sqlite:none", HF_LEASE, "0");
+    struct bench_result result = {.left = 2};
+    struct bench_tally *tally = NULL;
+    HF_TEST_OK(bench_tally_make(8, 1, &tally, NULL), NULL);
+    for (size_t seq = 0; seq < 6; seq++)
+        bench_tally_begun(tally, seq);
+    bench_tally_settled(tally, 0, HF_ACK, HF_OK); /* done */
+    bench_tally_settled(tally, 1, HF_RETRY, HF_OK);
+    bench_tally_begun(tally, 1);
+    bench_tally_settled(tally, 1, HF_ACK, HF_OK); /* failed once, done */
+    bench_tally_begun(tally, 2);
+    bench_tally_settled(tally, 2, HF_ACK, HF_OK); /* run twice */
+    bench_tally_settled(tally, 3, HF_ACK, HF_OK);
+    bench_tally_settled(tally, 3, HF_ACK, HF_OK);         /* acked twice */
+    bench_tally_settled(tally, 4, HF_ACK, HF_UNKNOWN);    /* gone, but perhaps done */
+    bench_tally_settled(tally, 5, HF_ACK, HF_LEASE_LOST); /* gone: lost */
+    bench_collect(&options, tally, 8, &result);
+    CU_ASSERT_EQUAL(result.done, 4);
+    CU_ASSERT_EQUAL(result.duplicates, 2);
+    CU_ASSERT_EQUAL(result.errors, 2);
+    CU_ASSERT_EQUAL(result.lost, 1);
+    CU_ASSERT_EQUAL(result.left, 2);
+    CU_ASSERT_FALSE(bench_result_right(&result));
+    bench_tally_free(tally);
+    bench_result_free(&result);
+    bench_distribution_free(&options.handler);
+}
+
+int main(int argc, char **argv)
+{
+    CU_TestInfo tests[] = {{"every strategy on PostgreSQL", on_postgres},
+                           {"every strategy on MariaDB", on_mysql},
+                           {"every strategy on SQLite", on_sqlite},
+                           {"failures and batches", failures_and_batches},
+                           {"jobs that arrive at a rate", arrivals},
+                           {"several processes", processes},
+                           {"the same jobs each time", same_jobs_each_time},
+                           {"a table that is not ours", refused},
+                           {"accounting", accounting},
+                           CU_TEST_INFO_NULL};
+    return hf_test_main(argc, argv, "bench_run", tests);
+}
