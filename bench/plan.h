@@ -37,8 +37,8 @@ char *bench_advice(const struct bench_options *options, const struct bench_plan 
  * else lease. */
 hf_strategy bench_advised(const struct bench_options *options);
 
-/* Measures the database's speed with this strategy, pool and batch at 1, 2, 4, ... up to `workers` deliveries at once, with handlers that do
- * nothing. *out is owned (free). */
+/* Measures the database's speed with this strategy, pool and batch with 1, 2, 4, ... up to `workers` workers, whose handlers do nothing or
+ * pause for a few milliseconds (speed.c says why). *out is owned (free). */
 hf_status bench_speed_measure(const struct bench_options *options, size_t workers, struct bench_speed **out, size_t *n, hf_error *err);
 
 #endif

@@ -109,14 +109,28 @@ static int hold_against(const struct bench_options *options, const struct bench_
     return exit_status;
 }
 
+/* The workers that the pool lets run at once: what more there are tells nothing of the database. */
+static hf_status count_workers(const struct bench_options *options, size_t *out, hf_error *err)
+{
+    struct bench_speed any = {1, 1};
+    struct bench_plan plan = {.advice = NULL};
+    hf_status status = bench_plan_of(options, &any, 1, &plan, err);
+    *out = plan.workers_at_once;
+    bench_plan_free(&plan);
+    return status;
+}
+
 static int verify(const struct bench_options *options)
 {
+    size_t workers = 0;
     struct bench_speed *speed = NULL;
     struct bench_plan plan = {.advice = NULL};
     hf_error err = {.status = HF_OK};
     size_t n = 0;
     int exit_status = HF__EXIT_FAILED;
-    hf_status status = bench_speed_measure(options, options->workers, &speed, &n, &err);
+    hf_status status = count_workers(options, &workers, &err);
+    if (status == HF_OK)
+        status = bench_speed_measure(options, workers, &speed, &n, &err);
     if (status == HF_OK)
         status = bench_plan_of(options, speed, n, &plan, &err);
     if (status != HF_OK) {
