@@ -238,8 +238,16 @@ static hf_status run_theirs(const struct bench_options *options, const struct be
     if (status == HF_OK)
         status = fill(&run, err);
     struct bench_raw_input input = {options, run.name, workload, connections, bench_interrupt_fd()};
+    struct bench_raw_output output = {.lost = workload->n};
+    size_t left = 0;
     if (status == HF_OK)
-        status = bench_raw_run(&input, jobs_per_second, err);
+        status = bench_raw_run(&input, &output, err);
+    *jobs_per_second = output.jobs_per_second;
+    if (status == HF_OK)
+        status = bench_table_left(run.side, run.table, &left, err);
+    if (status == HF_OK && (output.lost > 0 || output.duplicates > 0 || left > 0))
+        status = hf__fail(err, HF_DATABASE, "the hand-written loop lost %zu jobs, ran %zu twice and left %zu rows", output.lost,
+                          output.duplicates, left);
     return close_run(&run, status, err);
 }
 

@@ -60,7 +60,8 @@ static hf_status claim_rows(struct hf__worker *claimer, struct batch *batch, siz
     struct hf_subscription *subscription = claimer->subscription;
     struct hf__checkout *checkout;
     hf_error refused = {.status = HF_OK};
-    struct hf__claim ask = {.limit = want, .refused = &refused};
+    struct hf__claim ask = {.limit = want, .refused = &refused, .contended = &claimer->contended};
+    claimer->contended = false;
     hf_status status = hf__pool_acquire(subscription->runtime->pool, HF__PURPOSE_CLAIM, hf__call_deadline(subscription), &checkout, err);
     if (status != HF_OK)
         return status;
@@ -113,6 +114,8 @@ static void receive_all(struct hf__worker *claimer, struct batch *batch, size_t 
         hf__claim_came_short(subscription, n == 0);
     else
         hf__claim_due_now(subscription);
+    if (n == 0 && claimer->contended)
+        hf__claim_contended(subscription);
     note_left_out(claimer, batch, n < want);
     for (size_t i = 0; i < n; i++)
         receive(subscription, batch->blank[--batch->n], batch->rows[i], sent_ns);

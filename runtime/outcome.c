@@ -136,7 +136,8 @@ void hf__delivery_finish(struct hf_delivery *delivery, hf_status status, const h
     hf__gate_wake(&delivery->changed);
     if (status == HF_OK && delivery->action != HF__ACK && delivery->action != HF__REJECT && !delivery->dead)
         hf__claim_due_in(subscription, delivery->delay_us);
-    if (subscription->table->fifo && delivery->row->group.type != HF__NULL)
+    bool waits = delivery->action == HF__UNBEGUN && delivery->delay_us > 0; /* it is the head again, and is not to be claimed yet */
+    if (subscription->table->fifo && delivery->row->group.type != HF__NULL && !waits)
         hf__claim_due_in(subscription, 0); /* the next row of its group may be claimed now */
     hf__partition_pass(delivery);
 }

@@ -363,6 +363,7 @@ static void rouse_poller(struct hf_subscription *subscription)
 void hf__claim_due_now(struct hf_subscription *subscription)
 {
     subscription->failures = 0;
+    subscription->contended = 0;
     subscription->next_poll_ns = 0;
 }
 
@@ -376,10 +377,20 @@ void hf__claim_came_short(struct hf_subscription *subscription, bool empty)
     subscription->next_poll_ns = back_ns > now_ns && back_ns < next_ns ? back_ns : next_ns;
 }
 
+void hf__claim_contended(struct hf_subscription *subscription)
+{
+    int64_t wait_ns = hf__backoff_ns(++subscription->contended, true), due_ns = hf__monotonic_ns() + wait_ns;
+    if (wait_ns >= subscription->options.poll_ms * MS_NS || due_ns >= subscription->next_poll_ns)
+        return;
+    subscription->next_poll_ns = due_ns;
+    rouse_poller(subscription);
+}
+
 void hf__claim_due_in(struct hf_subscription *subscription, int64_t delay_us)
 {
     if (delay_us <= 0) {
         subscription->woken = true;
+        subscription->contended = 0;
         rouse_poller(subscription);
         return;
     }
@@ -410,6 +421,7 @@ void hf__claim_failed(struct hf_subscription *subscription, hf_status status, co
     bool stopping = subscription->stopping;
     subscription->failures++;
     subscription->next_poll_ns = hf__monotonic_ns() + hf__backoff_ns(subscription->failures, passing);
+    rouse_poller(subscription); /* who may sleep until a later time, when it was not its own claim */
     if (passing)
         subscription->count.claim_retries++;
     else

@@ -51,9 +51,10 @@ struct hf__worker {
     pthread_t thread;
     bool started; /* constant while threads run */
     struct hf__sleeper sleeper;
-    bool is_idle;  /* lease: on the idle list */
-    bool called;   /* held: by a worker that found a row: claim at once */
-    bool in_burst; /* held: its turn came because another had found a row */
+    bool is_idle;   /* lease: on the idle list */
+    bool called;    /* held: by a worker that found a row: claim at once */
+    bool contended; /* held: the last claim found heads, and got none */
+    bool in_burst;  /* held: its turn came because another had found a row */
     TAILQ_ENTRY(hf__worker) idle;
     TAILQ_ENTRY(hf__worker) turn; /* held, partition keys: waits to claim; the first one claims */
     struct hf__busy busy;         /* of a worker that claims: the keys that its claim leaves out */
@@ -104,6 +105,7 @@ struct hf_subscription {
 
     /* When the next claim is due: of the scout (held) or the claimer (lease). */
     int64_t next_poll_ns;
+    unsigned contended;       /* claims in a row that got none of the heads that they found */
     int64_t put_back_ns;      /* when the first row that was put back with a delay is due; past: none is known */
     bool woken;               /* an enqueue: claim now. Stays set until a claim begins, so that none is missed */
     unsigned failures;        /* claims that failed in a row */
@@ -169,6 +171,9 @@ struct hf__deadline hf__call_deadline(const struct hf_subscription *subscription
 /* Locked: what a claim's result means for the next one. */
 void hf__claim_due_now(struct hf_subscription *subscription);
 void hf__claim_came_short(struct hf_subscription *subscription, bool empty);
+/* Locked, after a claim that found heads of FIFO groups and got none: whoever is busy with them may be so for a moment only, as another
+ * claim that is going to take something else. Claims again after a while that grows, until rows are found or settled. */
+void hf__claim_contended(struct hf_subscription *subscription);
 /* Locked: a row will be due again after the delay: the next claim is no later. */
 void hf__claim_due_in(struct hf_subscription *subscription, int64_t delay_us);
 /* Counts and logs a failed claim and puts the next one off. Not locked. */

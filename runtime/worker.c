@@ -86,6 +86,8 @@ static void found_nothing(struct hf__worker *worker)
     subscription->count.empty_claims++;
     if (!subscription->scout || subscription->scout == worker)
         hf__claim_came_short(subscription, true);
+    if (worker->contended)
+        hf__claim_contended(subscription);
     pthread_mutex_unlock(&subscription->lock);
 }
 
@@ -574,9 +576,10 @@ static hf_status claim_rows(struct hf__worker *worker, struct claim *claim, size
     struct hf_subscription *subscription = worker->subscription;
     struct hf__conn *conn = hf__checkout_conn(claim->checkout);
     hf_error refused = {.status = HF_OK};
-    struct hf__claim ask = {.limit = most, .refused = &refused};
+    struct hf__claim ask = {.limit = most, .refused = &refused, .contended = &worker->contended};
     size_t before = worker->n;
     *n = 0;
+    worker->contended = false;
     hf_status status = hf__claim_clock(subscription, conn, err);
     if (status != HF_OK || !begin_claim(worker, &ask, &status, err))
         return status;

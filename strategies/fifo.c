@@ -42,6 +42,7 @@ struct search {
     struct hf__row **rows;
     size_t n, limit;
     bool open; /* a transaction is begun */
+    bool any;  /* heads were found */
     hf_error *err;
 };
 
@@ -539,6 +540,7 @@ static hf_status try_pages(struct search *search)
         status = read_page(search, offset, size, &each, &n);
         if (status != HF_OK || n == 0)
             return status;
+        search->any = true;
         status = try_page(search, each, n, begun_ns);
         offset += n - (search->n - before);
         if (n < size)
@@ -561,6 +563,8 @@ hf_status hf__fifo_heads(struct hf__plan *plan, struct hf__conn *conn, const str
         status = try_pages(&search);
     if (search.open && (search.n == 0 || !hold->stays))
         undo(&search);
+    if (ask->contended && search.any && search.n == 0)
+        *ask->contended = true;
     hf__rows_free(&search.answer);
     hf__rows_sort(rows, search.n);
     *n = search.n;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tests/jobs.h"
+#include "tests/session.h"
 
 enum { WORKERS = 3, LONG_POLL_MS = 600000, ENOUGH_MS = 60000 };
 
@@ -116,11 +117,45 @@ static void test_wait(void)
     on_all(", \"group\": \"grp\", \"priority\": \"priority\"", check_wait);
 }
 
+/* ---- a head that somebody had locked when it was claimed is claimed again before the next poll ---- */
+
+static bool came_again(void *runtime)
+{
+    return hf_test_stat(runtime, "subscription.0.empty_claims") >= 3;
+}
+
+static void check_contended(struct hf_test_jobs *jobs)
+{
+    if (jobs->kind.database == HF__SQLITE) /* where a lock is the whole file's, and waited for */
+        return;
+    hf_runtime *runtime = hf_test_jobs_runtime(jobs, NULL);
+    struct hf__conn *session = hf_test_session(jobs->url);
+    subscribe(jobs, runtime, done);
+    hf_test_jobs_add_groups(jobs, runtime, 4, 2);
+    hf_test_session_run(session, "BEGIN");
+    (void)hf_test_session_text(session, hf_test_format("SELECT id FROM %s FOR UPDATE", jobs->name));
+    start(runtime);
+    if (!hf_test_wait_until(came_again, runtime, ENOUGH_MS))
+        hf_test_fail("%s: it was not tried again", hf_test_jobs_place(jobs));
+    CU_ASSERT_EQUAL(hf_test_n_runs(jobs), 0);
+    HF_TEST_OK(hf__conn_rollback(session, hf__after_ms(5000), NULL), NULL);
+    hf_test_wait_for_runs(jobs, 4);
+    hf__conn_close(session);
+    wait_and_close(runtime);
+    CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, "1 = 1"), 0);
+}
+
+static void test_contended(void)
+{
+    on_all(", \"group\": \"grp\"", check_contended);
+}
+
 int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {
         {"the next row of a group follows at once", test_follows},
         {"rows behind a head that is not due are not waited for", test_wait},
+        {"contended", test_contended},
         CU_TEST_INFO_NULL,
     };
     return hf_test_main(argc, argv, "runtime_fifo", tests);
