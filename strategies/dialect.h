@@ -48,7 +48,7 @@ struct hf__dialect {
     bool fifo_many;                             /* they take an array of groups; the guard answers with the places of those it got */
     bool walks_groups;                          /* groups are found by a walk over the index, a recursive query; else by DISTINCT */
     bool lateral;                               /* heads are read by LATERAL; else this joins the table by the head's id: */
-    const char *head_join;
+    const char *head_join, *head_is;
     const char *group_text; /* behind a group that is read to be bound again */
     int fifo_floor;         /* the version that the guard needs; 0: as the strategy */
 

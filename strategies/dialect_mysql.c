@@ -153,6 +153,7 @@ const struct hf__dialect hf__dialect_mysql = {
     .fifo_take = fifo_take,
     .guard_refused = guard_refused,
     .head_join = " STRAIGHT_JOIN ",
+    .head_is = " = (",
     .group_text = "",
     .column_type = column_type,
     .key_column_type = "VARCHAR(255) NOT NULL",

@@ -94,6 +94,7 @@ const struct hf__dialect hf__dialect_sqlite = {
     .fifo_take = fifo_take,
     .walks_groups = true,
     .head_join = " CROSS JOIN ",
+    .head_is = " IN (", /* for = an analyzed table is read whole, for a Bloom filter of all its ids */
     .group_text = "",
     .column_type = column_type,
     .key_column_type = "TEXT NOT NULL",

@@ -196,7 +196,7 @@ static void put_heads(struct hf__sql *sql, const struct hf__plan *plan)
         hf__put_table(sql, plan);
         hf__sql_put(sql, " AS hf_h ON hf_h.");
         hf__sql_name(sql, HF__COLUMN(plan, ID));
-        hf__sql_put(sql, " = (");
+        hf__sql_put(sql, plan->dialect->head_is);
         hf__put_head(sql, plan, put_scanned_group, false);
         hf__sql_put(sql, ")");
     }

@@ -13,12 +13,13 @@
 
 static const char *const words[] = {"row lock", "lease", "advisory lock"}, *const names[] = {"row_lock", "lease", "advisory"};
 
+static pid_t last; /* process that compared */
+
+/* Of that process: other suites run beside it. */
 static int64_t tables_left(enum hf__database database, const char *url)
 {
-    if (database == HF__SQLITE) {
-        return hf_test_query_int(url, "SELECT count(*) FROM sqlite_master WHERE name LIKE 'holdfast_bench_%'");
-    }
-    return hf_test_query_int(url, "SELECT count(*) FROM information_schema.tables WHERE table_name LIKE 'holdfast\\_bench\\_%'");
+    const char *tables = database == HF__SQLITE ? "sqlite_master WHERE name" : "information_schema.tables WHERE table_name";
+    return hf_test_query_int(url, hf_test_format("SELECT count(*) FROM %s LIKE 'holdfast_bench_%ld_%%'", tables, (long)last));
 }
 
 static bool offers(enum hf__database database, size_t strategy)
@@ -45,6 +46,7 @@ static const char *compare(const char *url, const char *option, const char *valu
                           value,
                           NULL};
     struct hf_test_child *child = hf_test_start(argv, NULL);
+    last = hf_test_pid(child);
     int code = hf_test_wait(child, LIMIT_MS);
     if (code != 0) {
         hf_test_fail("compare ended with %d: %s", code, hf_test_stderr(child));

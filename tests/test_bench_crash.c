@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "bench/crash.h"
 #include "tests/support.h"
@@ -13,12 +14,11 @@ enum { LEASE_SECONDS = 3 };
 #define AT_ONCE_MS (LEASE_SECONDS * 1000 - 1000)
 #define LATE_MS 20000
 
+/* Of this process: other suites run beside it. */
 static int64_t tables_left(enum hf__database database, const char *url)
 {
-    if (database == HF__SQLITE) {
-        return hf_test_query_int(url, "SELECT count(*) FROM sqlite_master WHERE name LIKE 'holdfast_bench_%'");
-    }
-    return hf_test_query_int(url, "SELECT count(*) FROM information_schema.tables WHERE table_name LIKE 'holdfast\\_bench\\_%'");
+    const char *tables = database == HF__SQLITE ? "sqlite_master WHERE name" : "information_schema.tables WHERE table_name";
+    return hf_test_query_int(url, hf_test_format("SELECT count(*) FROM %s LIKE 'holdfast_bench_%ld_%%'", tables, (long)getpid()));
 }
 
 static double crash(const char *url, hf_strategy strategy)

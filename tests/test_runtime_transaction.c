@@ -961,7 +961,7 @@ static void isolation_on(struct hf_test_jobs *jobs)
 /* The level of the description is that of the handler's transaction. */
 static hf_outcome reads_its_level(hf_delivery *delivery, void *ctx)
 {
-    struct hf_test_jobs *jobs = ctx;
+    struct hf_test_jobs *jobs = ((struct script *)ctx)->jobs;
     size_t run = hf_test_run_begin(jobs, delivery);
     void *native = hf_test_delivery_native(delivery, HF__POSTGRES);
     long is = native
@@ -975,11 +975,11 @@ static hf_outcome reads_its_level(hf_delivery *delivery, void *ctx)
 static void level_on(struct hf_test_jobs *jobs)
 {
     hf_runtime *runtime = started(jobs, (struct setup){.workers = 1, .handler = reads_its_level});
-    (void)runtime;
     hf_test_jobs_add(jobs, runtime, 1);
     wait_empty(runtime);
     CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.acked"), 1);
     stop(runtime);
+    CU_ASSERT_EQUAL(jobs->n_runs, 1);
 }
 
 static void refused(void)
