@@ -11,6 +11,13 @@ static hf_status keep(struct hf__sql *sql, struct hf__rendered *out, hf_error *e
     return hf__sql_finish(sql, true, out, err);
 }
 
+/* Where the groups are read by a DISTINCT its plan is to be made anew each time: it passes over the rows behind each head only if the
+ * statistics say so, and MariaDB looks at those again when a statement is prepared, not when it is run again. */
+static hf_status keep_heads(struct hf__sql *sql, const struct hf__plan *plan, struct hf__rendered *out, hf_error *err)
+{
+    return hf__sql_finish(sql, plan->dialect->walks_groups, out, err);
+}
+
 static void put_group_column(struct hf__sql *sql, const struct hf__plan *plan)
 {
     hf__sql_name(sql, HF__COLUMN(plan, GROUP));
@@ -245,7 +252,7 @@ static hf_status render_heads(struct hf__plan *plan, hf_error *err)
     hf__sql_bind(&sql, HF__P_LIMIT);
     hf__sql_put(&sql, " OFFSET ");
     hf__sql_bind(&sql, HF__P_OFFSET);
-    return keep(&sql, &plan->sql.heads, err);
+    return keep_heads(&sql, plan, &plan->sql.heads, err);
 }
 
 /* Is any head due, or a row of its group under a lease? A row behind a head that is not due is not pending, however due it is itself. */
@@ -265,7 +272,7 @@ static hf_status render_pending_heads(struct hf__plan *plan, hf_error *err)
     hf__sql_put(&sql, "(TRUE");
     hf__put_due(&sql, plan, &any);
     hf__sql_put(&sql, ")) LIMIT 1");
-    return keep(&sql, &plan->sql.pending_heads, err);
+    return keep_heads(&sql, plan, &plan->sql.pending_heads, err);
 }
 
 /* ---- guard and take ---- */

@@ -217,6 +217,7 @@ static void ctrl_c_ends_in_order(void)
                           "60",
                           NULL};
     watched.child = hf_test_start(argv, NULL);
+    last = hf_test_pid(watched.child);
     CU_ASSERT_TRUE(hf_test_wait_until(has_a_table, &watched, LIMIT_MS));
     hf_test_kill(watched.child, SIGINT);
     CU_ASSERT_EQUAL(hf_test_wait(watched.child, 30000), 1); /* and not after the minute of the lease */

@@ -42,11 +42,11 @@ static void fill(const struct hf_test_bed *bed, const char *prefix, int groups, 
 {
     const char *due = moment(bed->database, "r.n");
     const char *group = hf_test_format(bed->database == HF__MYSQL ? "CONCAT('%s', g.n)" : "'%s' || g.n", prefix);
-    hf_bed_sql(bed, hf_test_format("INSERT INTO @ (grp, payload, retry_after%s) WITH RECURSIVE g(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM g "
-                                   "WHERE n < %d), a(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM a WHERE n < 99), r(n) AS (SELECT 100 * a.n + "
-                                   "b.n FROM a CROSS JOIN a AS b) SELECT %s, 'x', %s%s FROM r CROSS JOIN g WHERE r.n >= %d AND r.n < %d",
-                                   processed ? ", processed_at" : "", groups, group, due, processed ? hf_test_format(", %s", due) : "", from,
-                                   to));
+    hf_bed_sql(
+        bed, hf_test_format("INSERT INTO @ (grp, payload, retry_after%s) WITH RECURSIVE g(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM g "
+                            "WHERE n < %d), a(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM a WHERE n < 99), r(n) AS (SELECT 100 * a.n + "
+                            "b.n FROM a CROSS JOIN a AS b) SELECT %s, 'x', %s%s FROM r CROSS JOIN g WHERE r.n >= %d AND r.n < %d",
+                            processed ? ", processed_at" : "", groups, group, due, processed ? hf_test_format(", %s", due) : "", from, to));
 }
 
 static void fill_all(const struct hf_test_bed *bed, const struct kind *kind, int from, int to)
@@ -105,8 +105,8 @@ static int64_t postgres_pages(const struct hf_test_bed *bed, const struct hf__re
     if (bed->conn->server.version >= 120000)
         hf_test_session_run(bed->conn, "SET LOCAL plan_cache_mode = force_generic_plan");
     hf_test_session_run(bed->conn, hf_test_format("PREPARE %s AS %s", name, statement->text));
-    int64_t pages = pages_in(
-        hf_test_session_text(bed->conn, hf_test_format("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE %s(%s)", name, values)));
+    int64_t pages =
+        pages_in(hf_test_session_text(bed->conn, hf_test_format("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE %s(%s)", name, values)));
     hf_test_session_run(bed->conn, hf_test_format("DEALLOCATE %s", name));
     return pages;
 }
@@ -205,23 +205,24 @@ static void measure(struct hf_test_bed *bed, int64_t cost[STATEMENTS])
 
 /* ---- with few rows, and with many ---- */
 
-/* An index grows by a level or two, which is nothing beside 40 times the rows. MySQL reads the heads by a DISTINCT, over the groups or over
- * all rows as its statistics say, and the guard of a row lock reads its own group. */
-static int64_t most_of(const struct kind *kind, size_t statement, int64_t few)
+/* An index grows by a level or two, which is nothing beside 40 times the rows. A row lock's guard on MySQL reads its own group. The groups
+ * are found there by a DISTINCT, which needs true statistics; measured of MariaDB alone. */
+static int64_t most_of(const struct hf_test_bed *bed, const struct kind *kind, size_t statement, int64_t few, bool analyzed)
 {
-    if (kind->database == HF__MYSQL && (statement == HEADS || statement == PENDING))
+    bool mysql = kind->database == HF__MYSQL;
+    if (mysql && (statement == HEADS || statement == PENDING) && !(analyzed && bed->conn->server.mariadb))
         return INT64_MAX;
-    if (kind->database == HF__MYSQL && statement == GUARD && !kind->lease)
+    if (mysql && statement == GUARD && !kind->lease)
         return MANY + 20;
     return 3 * few + 20;
 }
 
-static void compare(struct hf_test_bed *bed, const struct kind *kind, const int64_t few[STATEMENTS], const char *when)
+static void compare(struct hf_test_bed *bed, const struct kind *kind, const int64_t few[STATEMENTS], const char *when, bool analyzed)
 {
     int64_t many[STATEMENTS];
     measure(bed, many);
     for (size_t i = 0; i < STATEMENTS; i++)
-        if (many[i] > most_of(kind, i, few[i]))
+        if (many[i] > most_of(bed, kind, i, few[i], analyzed))
             hf_test_fail("%s, %s%s, %s: %s cost %" PRId64 " with %d rows in each group, and %" PRId64 " with %d",
                          hf__database_name(kind->database), kind->lease ? "lease" : "row lock",
                          kind->full ? ", priority and processed rows" : "", when, names[i], few[i], FEW, many[i], MANY);
@@ -235,6 +236,8 @@ static void open_kind(struct hf_test_bed *bed, const struct kind *kind)
                                kind->lease ? ", \"locked_until\": \"locked_until\"" : "",
                                kind->full ? ", \"priority\": \"priority\", \"processed_at\": \"processed_at\"" : "",
                                kind->lease ? ", \"lease_seconds\": 60" : ""));
+    if (kind->database == HF__MYSQL) /* statistics change when the test says so */
+        hf_bed_sql(bed, "ALTER TABLE @ STATS_AUTO_RECALC = 0");
 }
 
 static void rows_behind(const struct kind *kind)
@@ -249,14 +252,14 @@ static void rows_behind(const struct kind *kind)
     measure(&bed, few);
     CU_ASSERT(few[HEADS] >= GROUPS);
     fill_all(&bed, kind, 1 + FEW, 1 + MANY);
-    compare(&bed, kind, few, "statistics of before");
+    compare(&bed, kind, few, "statistics of before", false);
     analyze(&bed);
-    compare(&bed, kind, few, "analyzed");
+    compare(&bed, kind, few, "analyzed", true);
     fill(&bed, "blocked", 1, 0, BLOCKED, false);
     if (kind->lease)
         lease(&bed, "blocked1", "2 * 86400");
     analyze(&bed);
-    compare(&bed, kind, few, "a blocked group in front");
+    compare(&bed, kind, few, "a blocked group in front", true);
     hf_bed_close(&bed);
 }
 
