@@ -1,5 +1,5 @@
 /* The hand-written loop. Each thread claims a row, runs the handler, settles, and begins again, with the statements that holdfast sends
- * (names unquoted, the key's constant part written out) on the client library's own prepared statements and blocking calls.
+ * (names unquoted, constants written out) on the client library's own prepared statements and blocking calls.
  *
  *   1. what all databases share: the run, the connections, the three strategies
  *   2. PostgreSQL    3. MySQL and MariaDB    4. SQLite: the statements, and how one is run
@@ -39,7 +39,7 @@
 
 enum {
     KEY = 64,       /* "holdfast_bench_", a number, NUL */
-    PAGE = 16,      /* candidates for a key in one round */
+    PAGE = 16,      /* candidates for a key in one round: LIMIT 16 */
     ROUNDS = 256,   /* of a search for a key that is free */
     TRIES = 100,    /* of a claim or a settle that fails in passing, in a row */
     IDLE_MS = 100,  /* until a thread that found nothing looks again by itself */
@@ -48,7 +48,7 @@ enum {
     LONG_HANDLER_MS = 100 /* it is worth a way to be interrupted */
 };
 
-/* PAGE_WITHOUT + k leaves out 2^k keys that this process holds. */
+/* PAGE_WITHOUT + k leaves out 2^k keys that are known to be held. */
 enum step { BEGIN, COMMIT, ROLLBACK, CLAIM, CLAIM_FAR, MARK, LOCK, UNLOCK, TAKE, READ, ACK, BACK, PAGE_OF_KEYS, PAGE_WITHOUT };
 enum { LISTS = 9, HELD_MAX = 1 << (LISTS - 1), STEPS = PAGE_WITHOUT + LISTS };
 
@@ -71,7 +71,6 @@ struct row {
 struct values {
     int64_t id, attempt;       /* i, a; A: attempt + 1 */
     int64_t now_us, expiry_us; /* n, e */
-    int64_t limit, offset;     /* l, o */
     const char *key;           /* k */
     char (*held)[KEY];         /* x: all of them */
     size_t n_held;
@@ -115,8 +114,9 @@ struct worker {
     STAILQ_ENTRY(worker) link; /* raw->waiting */
     pthread_cond_t called;
     struct conn *given;
-    char key[KEY];       /* that it holds, "": none; guarded by raw->lock */
-    char (*others)[KEY]; /* what the others held at the last look, HELD_MAX */
+    char key[KEY];     /* that it holds, "": none; guarded by raw->lock */
+    char (*held)[KEY]; /* HELD_MAX keys that are not to be listed */
+    size_t n_refused;  /* of those: somebody outside holds them */
     hf_error err;
 };
 
@@ -194,7 +194,7 @@ static hf_status roll_back(struct conn *conn, hf_status status, hf_error *err)
 /* The first page, and all where that has nothing free. */
 static hf_status find(struct conn *conn, struct row *row, size_t *n, hf_error *err)
 {
-    struct values values = {.limit = 1};
+    struct values values = {.id = 0};
     hf_status status = run(conn, CLAIM, &values, row, 1, n, err);
     if (status == HF_OK && *n == 0 && text_of(conn->raw, CLAIM_FAR)->sql)
         status = run(conn, CLAIM_FAR, &values, row, 1, n, err);
@@ -250,7 +250,7 @@ static hf_status claim_in_two(struct conn *conn, struct values *values, struct r
 static hf_status claim_lease(struct worker *worker, struct conn *conn, struct row *row, size_t *n, hf_error *err)
 {
     unsigned seconds = worker->raw->input->options->lease_seconds;
-    struct values values = {.limit = 1, .now_us = now_us()};
+    struct values values = {.now_us = now_us()};
     values.expiry_us = values.now_us + (seconds > 0 ? seconds : 30) * INT64_C(1000000);
     hf_status status = text_of(conn->raw, MARK)->sql ? claim_in_two(conn, &values, row, n, err) : run(conn, CLAIM, &values, row, 1, n, err);
     row->expiry_us = values.expiry_us;
@@ -289,29 +289,30 @@ static void drop_key(struct worker *worker)
     pthread_mutex_unlock(&worker->raw->lock);
 }
 
+/* What is known to be held: what this search was refused, and what this process holds. */
 static size_t look_at_keys(struct worker *worker)
 {
     struct raw *raw = worker->raw;
-    size_t n = 0;
+    size_t n = worker->n_refused;
     pthread_mutex_lock(&raw->lock);
     for (size_t i = 0; i < raw->n_workers && n < HELD_MAX; i++)
         if (raw->workers[i].key[0] != '\0')
-            memcpy(worker->others[n++], raw->workers[i].key, KEY);
+            memcpy(worker->held[n++], raw->workers[i].key, KEY);
     pthread_mutex_unlock(&raw->lock);
     return n;
 }
 
-static hf_status list(struct worker *worker, struct conn *conn, int64_t offset, struct row page[PAGE], size_t *n, hf_error *err)
+static hf_status list(struct worker *worker, struct conn *conn, struct row page[PAGE], size_t *n, hf_error *err)
 {
     size_t held = look_at_keys(worker), k = 0;
-    struct values values = {.limit = PAGE, .offset = offset, .held = worker->others};
+    struct values values = {.held = worker->held};
     if (held == 0)
         return run_alone(conn, PAGE_OF_KEYS, &values, page, PAGE, n, err);
     while ((size_t)1 << k < held)
         k++;
     values.n_held = (size_t)1 << k;
     for (size_t i = held; i < values.n_held; i++)
-        memcpy(worker->others[i], worker->others[0], KEY);
+        memcpy(worker->held[i], worker->held[0], KEY);
     return run_alone(conn, (enum step)(PAGE_WITHOUT + k), &values, page, PAGE, n, err);
 }
 
@@ -348,38 +349,33 @@ static hf_status take(struct conn *conn, const struct row *candidate, struct row
 }
 
 static hf_status try_candidate(struct worker *worker, struct conn *conn, const struct row *candidate, struct row *row, size_t *n,
-                               bool *foreign, hf_error *err)
+                               hf_error *err)
 {
     bool yes;
-    *foreign = false;
     if (!take_key(worker, candidate->key))
         return HF_OK;
     hf_status status = ask(conn, LOCK, candidate->key, &yes, err);
-    *foreign = status == HF_OK && !yes;
     if (!yes) {
         drop_key(worker);
+        if (worker->n_refused < HELD_MAX)
+            memcpy(worker->held[worker->n_refused++], candidate->key, KEY);
         return status;
     }
     status = take(conn, candidate, row, n, err);
     return status == HF_OK && *n == 0 ? unlock(worker, conn, err) : status;
 }
 
-/* Again from the front while the others were faster; behind a page that other sessions hold. */
+/* A page whose keys the others took meanwhile is followed by another. */
 static hf_status claim_advisory_lock(struct worker *worker, struct conn *conn, struct row *row, size_t *n, hf_error *err)
 {
     struct row page[PAGE];
-    size_t listed = PAGE, behind = 0;
+    size_t listed = PAGE;
     hf_status status = HF_OK;
-    *n = 0;
+    *n = worker->n_refused = 0;
     for (unsigned i = 0; i < ROUNDS && listed == PAGE && *n == 0 && status == HF_OK; i++) {
-        size_t refused = 0;
-        status = list(worker, conn, (int64_t)behind, page, &listed, err);
-        for (size_t r = 0; r < listed && *n == 0 && status == HF_OK; r++) {
-            bool foreign;
-            status = try_candidate(worker, conn, &page[r], row, n, &foreign, err);
-            refused += foreign;
-        }
-        behind += refused;
+        status = list(worker, conn, page, &listed, err);
+        for (size_t r = 0; r < listed && *n == 0 && status == HF_OK; r++)
+            status = try_candidate(worker, conn, &page[r], row, n, err);
     }
     return status;
 }
@@ -411,7 +407,7 @@ static void put_list(FILE *out, bool numbered, size_t n_held)
 {
     for (size_t i = 0; i < n_held; i++)
         if (numbered)
-            fprintf(out, "%s$%zu", i > 0 ? ", " : "", i + 3); /* behind LIMIT $1 OFFSET $2 */
+            fprintf(out, "%s$%zu", i > 0 ? ", " : "", i + 1);
         else
             fputs(i > 0 ? ", ?" : "?", out);
 }
@@ -468,18 +464,7 @@ static void write_time(int64_t us, const char *zone, char text[TIME_TEXT])
 
 static int64_t number_of(const struct values *values, char letter)
 {
-    switch (letter) {
-    case 'i':
-        return values->id;
-    case 'a':
-        return values->attempt;
-    case 'A':
-        return values->attempt + 1;
-    case 'l':
-        return values->limit;
-    default:
-        return values->offset;
-    }
+    return letter == 'i' ? values->id : values->attempt + (letter == 'A');
 }
 
 #define ROW(key) "id, " ATTEMPT ", NULL, NULL, NULL, NULL, payload, NULL, " key ", NULL"
@@ -498,9 +483,9 @@ static const struct text pg_row_lock[PAGE_WITHOUT + 1] = {
     [BEGIN] = {.sql = "BEGIN ISOLATION LEVEL READ COMMITTED"},
     [CLAIM] = {"SELECT " ROW("NULL") ", CASE WHEN TRUE THEN 1 ELSE 0 END"
                                      " FROM (SELECT id AS chosen FROM ONLY @ ORDER BY id LIMIT 128) AS page,"
-                                     " LATERAL (SELECT * FROM ONLY @ WHERE id = chosen FOR UPDATE SKIP LOCKED) AS locked LIMIT $1",
-               "l", ROW_OUT "."},
-    [CLAIM_FAR] = {"SELECT " ROW("NULL") " FROM ONLY @ ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED", "l", ROW_OUT},
+                                     " LATERAL (SELECT * FROM ONLY @ WHERE id = chosen FOR UPDATE SKIP LOCKED) AS locked LIMIT 1",
+               "", ROW_OUT "."},
+    [CLAIM_FAR] = {"SELECT " ROW("NULL") " FROM ONLY @ ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED", "", ROW_OUT},
     [ACK] = {"DELETE FROM ONLY @ WHERE id = $1 AND " ATTEMPT " = $2", "ia", NULL},
     [BACK] = {"UPDATE ONLY @ SET attempt = $1 WHERE id = $2 AND " ATTEMPT " = $3", "Aia", NULL},
     [COMMIT] = {.sql = "COMMIT"},
@@ -510,15 +495,15 @@ static const struct text pg_row_lock[PAGE_WITHOUT + 1] = {
 static const struct text pg_lease[PAGE_WITHOUT + 1] = {
     [CLAIM] = {"UPDATE ONLY @ SET locked_until = $1, attempt = LEAST(" ATTEMPT ", 2147483646) + 1"
                " WHERE ctid = ANY (ARRAY(SELECT ctid FROM ONLY @ WHERE (locked_until IS NULL OR locked_until <= $2)"
-               " ORDER BY id LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED)) RETURNING " ROW("NULL"),
-               "enl", ROW_OUT},
+               " ORDER BY id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)) RETURNING " ROW("NULL"),
+               "en", ROW_OUT},
     [ACK] = {"DELETE FROM ONLY @ WHERE id = $1 AND locked_until = $2 AND " ATTEMPT " = $3", "iea", NULL},
     [BACK] = {"UPDATE ONLY @ SET locked_until = NULL WHERE id = $1 AND locked_until = $2 AND " ATTEMPT " = $3", "iea", NULL},
 };
 
 static const struct text pg_advisory_lock[PAGE_WITHOUT + 1] = {
-    [PAGE_OF_KEYS] = {PG_LIST "ORDER BY id LIMIT $1 OFFSET $2", "lo", "ika"},
-    [PAGE_WITHOUT] = {PG_LIST "AND (" PG_KEY " COLLATE \"C\") NOT IN (#) ORDER BY id LIMIT $1 OFFSET $2", "lox", "ika"},
+    [PAGE_OF_KEYS] = {PG_LIST "ORDER BY id LIMIT 16", "", "ika"},
+    [PAGE_WITHOUT] = {PG_LIST "AND (" PG_KEY " COLLATE \"C\") NOT IN (#) ORDER BY id LIMIT 16", "x", "ika"},
     [LOCK] = {"SELECT pg_try_advisory_lock(hashtextextended($1::text COLLATE \"C\", 0))", "k", "y"},
     [TAKE] = {"UPDATE ONLY @ SET attempt = $1 WHERE LENGTH(" PG_KEY ") > 0 AND id = $2 AND (" PG_KEY " COLLATE \"C\") = $3"
               " AND " ATTEMPT " = $4 RETURNING " ROW(PG_KEY),
@@ -667,7 +652,7 @@ static const struct database postgres = {.texts = {pg_row_lock, pg_lease, pg_adv
 
 static const struct text my_row_lock[PAGE_WITHOUT + 1] = {
     [BEGIN] = {.sql = "START TRANSACTION"},
-    [CLAIM] = {"SELECT " ROW("NULL") " FROM @ FORCE INDEX (PRIMARY) ORDER BY id LIMIT ? FOR UPDATE SKIP LOCKED", "l", ROW_OUT},
+    [CLAIM] = {"SELECT " ROW("NULL") " FROM @ FORCE INDEX (PRIMARY) ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED", "", ROW_OUT},
     [ACK] = {"DELETE FROM @ WHERE id = ? AND " ATTEMPT " = ?", "ia", NULL},
     [BACK] = {"UPDATE @ SET attempt = ? WHERE id = ? AND " ATTEMPT " = ?", "Aia", NULL},
     [COMMIT] = {.sql = "COMMIT"},
@@ -677,8 +662,8 @@ static const struct text my_row_lock[PAGE_WITHOUT + 1] = {
 static const struct text my_lease[PAGE_WITHOUT + 1] = {
     [BEGIN] = {.sql = "START TRANSACTION"},
     [CLAIM] = {"SELECT " ROW("NULL") " FROM @ FORCE INDEX (PRIMARY) WHERE (locked_until IS NULL OR locked_until <= ?)"
-                                     " ORDER BY id LIMIT ? FOR UPDATE SKIP LOCKED",
-               "nl", ROW_OUT},
+                                     " ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED",
+               "n", ROW_OUT},
     [MARK] = {"UPDATE @ FORCE INDEX (PRIMARY) SET locked_until = ?, attempt = LEAST(" ATTEMPT ", 2147483646) + 1 WHERE id IN (?)", "ei",
               NULL},
     [COMMIT] = {.sql = "COMMIT"},
@@ -688,8 +673,8 @@ static const struct text my_lease[PAGE_WITHOUT + 1] = {
 };
 
 static const struct text my_advisory_lock[PAGE_WITHOUT + 1] = {
-    [PAGE_OF_KEYS] = {MY_LIST "ORDER BY id LIMIT ? OFFSET ?", "lo", "ika"},
-    [PAGE_WITHOUT] = {MY_LIST "AND CAST(" MY_KEY " AS BINARY) NOT IN (#) ORDER BY id LIMIT ? OFFSET ?", "xlo", "ika"},
+    [PAGE_OF_KEYS] = {MY_LIST "ORDER BY id LIMIT 16", "", "ika"},
+    [PAGE_WITHOUT] = {MY_LIST "AND CAST(" MY_KEY " AS BINARY) NOT IN (#) ORDER BY id LIMIT 16", "x", "ika"},
     [LOCK] = {"SELECT GET_LOCK(" MY_NAME ", 0)" MY_NAMED, "k", "y"},
     [TAKE] = {"UPDATE @ SET attempt = ? WHERE LENGTH(" MY_KEY ") > 0 AND id = ? AND CAST(" MY_KEY " AS BINARY) = ? AND " ATTEMPT " = ?",
               "Aika", NULL},
@@ -842,8 +827,8 @@ static hf_status my_prepare(struct conn *conn, enum step step, const struct text
     size_t n = n_parameters(text, step >= PAGE_WITHOUT ? (size_t)1 << (step - PAGE_WITHOUT) : 0);
     if (!statement)
         return hf__fail_memory(err);
-    statement->in = calloc(n, sizeof *statement->in);
-    statement->parameters = calloc(n, sizeof *statement->parameters);
+    statement->in = calloc(n + 1, sizeof *statement->in);
+    statement->parameters = calloc(n + 1, sizeof *statement->parameters);
     statement->stmt = mysql_stmt_init(conn->mysql);
     if (!statement->in || !statement->parameters || !statement->stmt)
         return hf__fail_memory(err);
@@ -979,16 +964,16 @@ static const struct database mysql = {.texts = {my_row_lock, my_lease, my_adviso
 
 static const struct text sqlite_lease[PAGE_WITHOUT + 1] = {
     [CLAIM] = {"UPDATE @ SET locked_until = ?, attempt = MIN(" ATTEMPT ", 9223372036854775806) + 1"
-               " WHERE id IN (SELECT id FROM @ WHERE (locked_until IS NULL OR locked_until <= ?) ORDER BY id LIMIT ?)"
+               " WHERE id IN (SELECT id FROM @ WHERE (locked_until IS NULL OR locked_until <= ?) ORDER BY id LIMIT 1)"
                " RETURNING " ROW("NULL"),
-               "enl", ROW_OUT},
+               "en", ROW_OUT},
     [ACK] = {"DELETE FROM @ WHERE id = ? AND locked_until = ? AND " ATTEMPT " = ?", "iea", NULL},
     [BACK] = {"UPDATE @ SET locked_until = NULL WHERE id = ? AND locked_until = ? AND " ATTEMPT " = ?", "iea", NULL},
 };
 
 static const struct text sqlite_advisory_lock[PAGE_WITHOUT + 1] = {
-    [PAGE_OF_KEYS] = {SQLITE_LIST "ORDER BY id LIMIT ? OFFSET ?", "lo", "ika"},
-    [PAGE_WITHOUT] = {SQLITE_LIST "AND (" SQLITE_KEY " COLLATE BINARY) NOT IN (#) ORDER BY id LIMIT ? OFFSET ?", "xlo", "ika"},
+    [PAGE_OF_KEYS] = {SQLITE_LIST "ORDER BY id LIMIT 16", "", "ika"},
+    [PAGE_WITHOUT] = {SQLITE_LIST "AND (" SQLITE_KEY " COLLATE BINARY) NOT IN (#) ORDER BY id LIMIT 16", "x", "ika"},
     [TAKE] = {"UPDATE @ SET attempt = ? WHERE LENGTH(" SQLITE_KEY ") > 0 AND id = ? AND (" SQLITE_KEY " COLLATE BINARY) = ?"
               " AND " ATTEMPT " = ? RETURNING " ROW(SQLITE_KEY),
               "Aika", KEYED_OUT},
@@ -1362,7 +1347,7 @@ static hf_status open_connection(struct raw *raw, struct conn *conn, hf_error *e
     hf_status status = raw->database->open(conn, err);
     for (size_t step = 0; status == HF_OK && step < PAGE_WITHOUT; step++)
         status = prepare(raw, conn, (enum step)step, 0, err);
-    for (size_t k = 0; status == HF_OK && k < LISTS && (k == 0 || (size_t)1 << (k - 1) < raw->n_workers); k++)
+    for (size_t k = 0; status == HF_OK && k < LISTS && raw->texts[PAGE_WITHOUT].sql; k++)
         status = prepare(raw, conn, (enum step)(PAGE_WITHOUT + k), (size_t)1 << k, err);
     return status;
 }
@@ -1376,7 +1361,7 @@ static hf_status make_workers(struct raw *raw, hf_error *err)
         struct worker *worker = &raw->workers[i];
         worker->raw = raw;
         pthread_cond_init(&worker->called, NULL);
-        if (raw->strategy == HF_ADVISORY_LOCK && !(worker->others = calloc(HELD_MAX, sizeof *worker->others)))
+        if (raw->strategy == HF_ADVISORY_LOCK && !(worker->held = calloc(HELD_MAX, sizeof *worker->held)))
             return hf__fail_memory(err);
     }
     return HF_OK;
@@ -1461,7 +1446,7 @@ static void clean_up(struct raw *raw)
     for (size_t i = 0; i < raw->n_conns; i++)
         raw->database->close(&raw->conns[i]);
     for (size_t i = 0; raw->workers && i < raw->n_workers; i++) {
-        free(raw->workers[i].others);
+        free(raw->workers[i].held);
         if (raw->workers[i].raw)
             pthread_cond_destroy(&raw->workers[i].called);
     }

@@ -28,7 +28,7 @@ static bool offers(enum hf__database database, size_t strategy)
 }
 
 /* Its output; lives until the process ends. */
-static const char *compare(const char *url, const char *option, const char *value)
+static const char *compare(const char *url, const char *strategy, const char *option, const char *value)
 {
     const char *argv[] = {hf_test_program("holdfast-bench"),
                           "compare",
@@ -44,6 +44,8 @@ static const char *compare(const char *url, const char *option, const char *valu
                           "1",
                           option,
                           value,
+                          strategy ? "--strategy" : NULL,
+                          strategy,
                           NULL};
     struct hf_test_child *child = hf_test_start(argv, NULL);
     last = hf_test_pid(child);
@@ -136,8 +138,8 @@ static void check_json(const char *text, enum hf__database database)
 static void check_database(enum hf__database database)
 {
     const char *url = hf_test_url(database);
-    check_table(compare(url, NULL, NULL), database);
-    check_json(compare(url, "--json", NULL), database);
+    check_table(compare(url, NULL, NULL, NULL), database);
+    check_json(compare(url, NULL, "--json", NULL), database);
     CU_ASSERT_EQUAL(tables_left(database, url), 0);
 }
 
@@ -175,7 +177,7 @@ static void the_page_tells_no_password(void)
     const char *secret = strchr(strstr(url, "://") + 3, ':') + 1;
     char *password = strndup(secret, strcspn(secret, "@"));
     CU_ASSERT_PTR_NOT_NULL_FATAL(password);
-    (void)compare(url, "--html", path);
+    (void)compare(url, "advisory", "--html", path);
     char *page = read_file(path);
     CU_ASSERT_PTR_NULL(strstr(page, password));
     CU_ASSERT_PTR_NOT_NULL(strstr(page, "holdfast-bench compare --db postgresql://"));

@@ -1,4 +1,5 @@
-/* FIFO groups straight on connections, without a runtime: lease and row lock on every database that offers them. */
+/* ctest: timeout=300 labels=e2e
+ * FIFO groups straight on connections, without a runtime: lease and row lock on every database that offers them. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

@@ -15,7 +15,7 @@
 #endif
 
 /* Groups, and rows of each: at first, and in the end; and those of one more group that stands in front and is blocked. */
-enum { GROUPS = 100, FEW = 5, MANY = 200, BLOCKED = 2000 };
+enum { GROUPS = 50, FEW = 5, MANY = 120, BLOCKED = 1000 };
 
 enum { HEADS, PENDING, GUARD, CLEAR, TAKE, STATEMENTS };
 static const char *const names[STATEMENTS] = {
@@ -205,14 +205,14 @@ static void measure(struct hf_test_bed *bed, int64_t cost[STATEMENTS])
 
 /* ---- with few rows, and with many ---- */
 
-/* An index grows by a level or two, which is nothing beside 40 times the rows. A row lock's guard on MySQL reads its own group. The groups
+/* An index grows by a level or two, which is nothing beside 24 times the rows. A row lock's guard on MySQL reads its own group. The groups
  * are found there by a DISTINCT, which needs true statistics; measured of MariaDB alone. */
 static int64_t most_of(const struct hf_test_bed *bed, const struct kind *kind, size_t statement, int64_t few, bool analyzed)
 {
-    bool mysql = kind->database == HF__MYSQL;
-    if (mysql && (statement == HEADS || statement == PENDING) && !(analyzed && bed->conn->server.mariadb))
+    bool in_mysql = kind->database == HF__MYSQL;
+    if (in_mysql && (statement == HEADS || statement == PENDING) && !(analyzed && bed->conn->server.mariadb))
         return INT64_MAX;
-    if (mysql && statement == GUARD && !kind->lease)
+    if (in_mysql && statement == GUARD && !kind->lease)
         return MANY + 20;
     return 3 * few + 20;
 }

@@ -1,0 +1,95 @@
+#!/bin/sh
+# Is the hand-written loop of holdfast-bench --raw as fast as pgbench with the same statements on PostgreSQL? Row lock, handlers that do
+# nothing, as many clients, threads and rows, in turns. Prints the rate of each round, medians and spread; fails when the loop is more
+# than 10 % slower. A timing: it wants a machine that does nothing else, and is no part of ctest.
+#
+#   bench_raw.sh HOLDFAST_BENCH [ROUNDS [CLIENTS [JOBS]]]     5 rounds, 4 clients, 20000 jobs; the server is that of HF_TEST_POSTGRES_URL
+set -eu
+[ $# -ge 1 ] || {
+    sed -n '6s/^# *//p' "$0" >&2
+    exit 2
+}
+bench=$1
+rounds=${2:-5}
+clients=${3:-4}
+jobs=${4:-20000}
+work=$(mktemp -d /tmp/hf-XXXXXX)
+table=bench_raw_pgbench_$$
+
+die() {
+    echo "bench_raw.sh: $*" >&2
+    exit 1
+}
+
+[ -n "${HF_TEST_POSTGRES_URL:-}" ] || die "HF_TEST_POSTGRES_URL is not set: eval \"\$(sh tests/servers.sh env DIR)\""
+command -v pgbench >/dev/null || die "pgbench is not installed"
+
+sql() {
+    PGOPTIONS='-c client_min_messages=warning' psql -X -q -v ON_ERROR_STOP=1 "$HF_TEST_POSTGRES_URL" -c "$1" >/dev/null
+}
+
+finish() {
+    status=$?
+    trap - EXIT INT TERM HUP
+    sql "DROP TABLE IF EXISTS $table" || status=1
+    rm -rf "$work"
+    exit "$status"
+}
+trap finish EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# The statements of bench/raw.c, which are holdfast's own; pgbench wants a name for each column. The second SELECT is for a first page
+# that the other clients have worked off meanwhile.
+columns="id, GREATEST(COALESCE(attempt, 1), 1) AS stored, NULL AS a, NULL AS b, NULL AS c, NULL AS d, payload, NULL AS e, NULL AS f, NULL AS g"
+cat >"$work/script" <<SCRIPT
+\\set id 0
+BEGIN ISOLATION LEVEL READ COMMITTED;
+SELECT $columns, CASE WHEN TRUE THEN 1 ELSE 0 END AS still FROM (SELECT id AS chosen FROM ONLY $table ORDER BY id LIMIT 128) AS page,
+LATERAL (SELECT * FROM ONLY $table WHERE id = chosen FOR UPDATE SKIP LOCKED) AS locked LIMIT 1 \\aset
+\\if :id = 0
+SELECT $columns FROM ONLY $table ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED \\gset
+\\endif
+DELETE FROM ONLY $table WHERE id = :id AND GREATEST(COALESCE(attempt, 1), 1) = :stored;
+COMMIT;
+SCRIPT
+
+theirs() { # each transaction finds a row: there are as many
+    sql "DROP TABLE IF EXISTS $table;
+         CREATE TABLE $table (id bigserial PRIMARY KEY, payload bytea, attempt integer NOT NULL DEFAULT 1);
+         INSERT INTO $table (payload) SELECT convert_to(n || ' 0 0 0', 'UTF8') FROM generate_series(0, $jobs - 1) AS n"
+    pgbench -n -M prepared -c "$clients" -j "$clients" -t $((jobs / clients)) -f "$work/script" "$HF_TEST_POSTGRES_URL" \
+        >"$work/pgbench" 2>&1 || die "pgbench failed: $(cat "$work/pgbench")"
+    sed -n 's/^tps = \([0-9.]*\) (without.*/\1/p' "$work/pgbench"
+}
+
+ours() { # holdfast itself is measured along with the loop
+    "$bench" run --db "$HF_TEST_POSTGRES_URL" --strategy row_lock --workers "$clients" --jobs "$jobs" --raw --rounds 1 --json \
+        >"$work/json" || die "$bench failed"
+    tr -d '\n' <"$work/json" | sed 's/.*"rounds_ours": \[ *\([0-9.e+]*\) *\].*"rounds_raw": \[ *\([0-9.e+]*\) *\].*/\2 \1/'
+}
+
+# NAME: median, and how far the rounds lie from it, of the numbers on standard input
+summary() {
+    sort -g | awk -v name="$1" '{ v[NR] = $1 }
+        END { m = NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2
+              printf "%-18s median %10.1f   %.1f to %.1f\n", name, m, v[1], v[NR] }'
+}
+
+jobs=$((jobs / clients * clients))
+echo "$clients clients, $jobs rows: jobs/s"
+echo "round     pgbench    the loop    holdfast  loop/pgbench"
+i=0
+while [ $i -lt "$rounds" ]; do
+    i=$((i + 1))
+    a=$(theirs)
+    b=$(ours)
+    echo "$a $b" >>"$work/rounds"
+    tail -n 1 "$work/rounds" | awk -v i=$i '{ printf "%5d  %10.1f  %10.1f  %10.1f  %12.3f\n", i, $1, $2, $3, $2 / $1 }'
+done
+awk '{ print $1 }' "$work/rounds" | summary pgbench
+awk '{ print $2 }' "$work/rounds" | summary 'the loop'
+awk '{ print $3 }' "$work/rounds" | summary holdfast
+awk '{ print 1000 * $2 / $1 }' "$work/rounds" | summary '1000 loop/pgbench' | tee "$work/ratio"
+awk '{ exit !($4 >= 900) }' "$work/ratio" || die "the loop is more than 10 % slower than pgbench"
