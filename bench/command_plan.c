@@ -123,7 +123,7 @@ static int plan(struct bench_options *options)
 
 int bench_command_plan(int argc, char **argv)
 {
-    struct bench_options options;
+    struct bench_options options = {.url = NULL};
     bench_options_parse(BENCH_OPTIONS_PLAN, "plan", argc, argv, &options);
     int exit_status = plan(&options);
     bench_options_free(&options);

@@ -36,7 +36,7 @@ static void draw(const struct bench_progress *progress, size_t done, double seco
 void bench_progress_at(struct bench_progress *progress, size_t done)
 {
     int64_t now_ns = hf__monotonic_ns();
-    if (!progress->shown || now_ns < progress->drawn_ns + REDRAW_MS * 1000000)
+    if (!progress->shown || now_ns < progress->drawn_ns + REDRAW_MS * INT64_C(1000000))
         return;
     progress->drawn_ns = now_ns;
     draw(progress, done < progress->total ? done : progress->total, (double)(now_ns - progress->begin_ns) / 1e9);

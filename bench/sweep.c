@@ -201,7 +201,7 @@ static int sweep_all(struct bench_options *options)
 
 int bench_command_sweep(int argc, char **argv)
 {
-    struct bench_options options;
+    struct bench_options options = {.url = NULL};
     bench_options_parse(BENCH_OPTIONS_SWEEP, "sweep", argc, argv, &options);
     if (options.workers == 0)
         options.workers = options.over_workers ? 16 : 4;

@@ -149,7 +149,7 @@ static int verify(const struct bench_options *options)
 
 int bench_command_verify(int argc, char **argv)
 {
-    struct bench_options options;
+    struct bench_options options = {.url = NULL};
     bench_options_parse(BENCH_OPTIONS_VERIFY, "verify", argc, argv, &options);
     if (options.workers == 0)
         options.workers = 4;

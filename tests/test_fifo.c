@@ -13,7 +13,7 @@
 #include "tests/session.h"
 #include "tests/support.h"
 
-/* ---- a table of the test's own, a plan on it, two connections ---- */
+/* ---- a table of the test's own, a plan on it, two connections, and one that fills the table ---- */
 
 enum { LEASE = 1, PRIORITY = 2, PROCESSED = 4, DEAD = 8, KEYS = 16 };
 
@@ -25,7 +25,7 @@ struct bed {
     struct hf__clock *clock;
     struct hf__plan *plan;
     const struct hf__strategy *strategy;
-    struct hf__conn *conn, *other;
+    struct hf__conn *conn, *other, *writer;
     hf_error err;
 };
 
@@ -78,6 +78,7 @@ static void open_bed(struct bed *bed, enum hf__database database, unsigned has)
     create_table(bed);
     bed->conn = hf_test_session(bed->url);
     bed->other = hf_test_session(bed->url);
+    bed->writer = hf_test_session(bed->url);
     HF_TEST_OK(hf__clock_new(&bed->clock, &bed->err), &bed->err);
     HF_TEST_OK(hf__clock_measure(bed->clock, bed->conn, soon(), &bed->err), &bed->err);
 }
@@ -101,6 +102,7 @@ static void close_bed(struct bed *bed)
     hf__plan_close(bed->plan);
     hf__conn_close(bed->conn);
     hf__conn_close(bed->other);
+    hf__conn_close(bed->writer);
     hf__clock_free(bed->clock);
     hf__table_free(bed->table);
     hf_test_sql(bed->url, hf_test_format("DROP TABLE %s", bed->name));
@@ -119,8 +121,8 @@ static const char *moment(enum hf__database database, int seconds)
 static void put(const struct bed *bed, int id, const char *group, int due)
 {
     const char *quoted = group ? hf_test_format("'%s'", group) : "NULL";
-    hf_test_sql(bed->url, hf_test_format("INSERT INTO %s (id, grp, payload, retry_after) VALUES (%d, %s, 'x', %s)", bed->name, id, quoted,
-                                         moment(bed->database, due)));
+    hf_test_session_run(bed->writer, hf_test_format("INSERT INTO %s (id, grp, payload, retry_after) VALUES (%d, %s, 'x', %s)", bed->name,
+                                                    id, quoted, moment(bed->database, due)));
 }
 
 static size_t claim(struct bed *bed, struct hf__conn *conn, size_t limit, struct hf__row **rows)
