@@ -41,7 +41,7 @@ size_t hf__lease_room(const struct hf_subscription *subscription)
 {
     size_t ahead = prefetch(subscription), ready = subscription->n_ready - subscription->n_blocked;
     size_t most = FLIGHT_MOST + 2 * (subscription->n_workers * subscription->batch + ahead);
-    if (ready > ahead / 2 || subscription->n_work >= most)
+    if (ready > ahead / 2 || subscription->n_work >= most || hf__partitions_full(subscription))
         return 0;
     size_t want = (subscription->n_workers - subscription->running) * subscription->batch + ahead;
     want = want > ready ? want - ready : 0;

@@ -6,6 +6,11 @@
  *  - lease engine: there is one claimer; of several rows of a key that are ready the first begins, and the others are `blocked` until
  *    those before them have ended
  *
+ * Keys are the same when their bytes are, whatever the column's collation says; the claims' clause compares them likewise (busy.c).
+ *
+ * A row that goes back unbegun is to be the first of its key again: those behind it go back with it, and none begins before it is answered.
+ * A claim leaves out all keys in work, and is not sent while they are too many to name.
+ *
  * Each row in work that has a key stands in one bucket of its subscription, in claim order. */
 #include "runtime/partition.h"
 
@@ -65,16 +70,29 @@ static struct hf_delivery *first_of_key(const struct hf_delivery *delivery)
     return same_key(delivery, TAILQ_FIRST(bucket_of(delivery)));
 }
 
-/* Has it ended, as far as the order of its key goes? Its handler may settle it and run on. */
-static bool is_past(const struct hf_delivery *delivery)
+/* Is its outcome decided, and its handler not running? It may settle its delivery and run on. */
+static bool has_ended(const struct hf_delivery *delivery)
 {
     return delivery->state >= HF__DELIVERY_SETTLING && !delivery->handling;
+}
+
+/* It will run again, before all of its key that were claimed after it. */
+static bool comes_again(const struct hf_delivery *delivery)
+{
+    return delivery->state >= HF__DELIVERY_SETTLING && delivery->action == HF__UNBEGUN;
+}
+
+/* May the next of its key begin, as far as this one goes? */
+static bool is_past(const struct hf_delivery *delivery)
+{
+    return has_ended(delivery) && !comes_again(delivery);
 }
 
 void hf__partition_join(struct hf_delivery *delivery)
 {
     if (!delivery->subscription->keys || delivery->row->partition.type == HF__NULL)
         return;
+    delivery->subscription->n_keys += !first_of_key(delivery);
     TAILQ_INSERT_TAIL(bucket_of(delivery), delivery, key);
     delivery->keyed = true;
 }
@@ -83,9 +101,14 @@ bool hf__partition_free(const struct hf_delivery *delivery, const struct hf__wor
 {
     struct hf_delivery *before = delivery->keyed ? first_of_key(delivery) : NULL;
     for (; before && before != delivery; before = same_key(delivery, TAILQ_NEXT(before, key)))
-        if (!is_past(before) && (!worker || before->holder != worker))
+        if (comes_again(before) || (!has_ended(before) && (!worker || before->holder != worker)))
             return false;
     return true;
+}
+
+bool hf__partitions_full(const struct hf_subscription *subscription)
+{
+    return subscription->n_keys > HF__BUSY_MOST;
 }
 
 /* The first of this key that is not past may begin. */
@@ -100,20 +123,43 @@ static void unblock(struct hf_subscription *subscription, struct hf_delivery *ne
     hf__lease_offer(subscription);
 }
 
+/* Those of its key that wait behind it, from the last: so none of them finds another to take along. (Held engine: none waits.) */
+static void turn_back_behind(struct hf_delivery *delivery)
+{
+    struct hf_delivery *behind = TAILQ_LAST(bucket_of(delivery), hf__deliveries), *before;
+    for (; behind && behind != delivery; behind = before) {
+        before = TAILQ_PREV(behind, hf__deliveries, key);
+        if (behind->state != HF__DELIVERY_READY || !hf__value_equal(&behind->row->partition, &delivery->row->partition))
+            continue;
+        hf__lease_unready(behind);
+        hf__delivery_decide(behind, HF__UNBEGUN);
+    }
+}
+
+static void free_key(struct hf_subscription *subscription)
+{
+    subscription->n_keys--;
+    subscription->keys_freed++;
+    if (subscription->left_out)
+        hf__claim_due_in(subscription, 0);
+}
+
 void hf__partition_pass(struct hf_delivery *delivery)
 {
     struct hf_subscription *subscription = delivery->subscription;
-    if (!delivery->keyed || !is_past(delivery))
+    if (!delivery->keyed || !has_ended(delivery))
         return;
     if (delivery->state == HF__DELIVERY_DONE) {
         TAILQ_REMOVE(bucket_of(delivery), delivery, key);
         delivery->keyed = false;
+    } else if (comes_again(delivery) && subscription->lease) {
+        turn_back_behind(delivery);
     }
     struct hf_delivery *first = first_of_key(delivery);
-    unblock(subscription, first);
-    subscription->keys_freed += !first;
-    if (!first && subscription->left_out)
-        hf__claim_due_in(subscription, 0);
+    if (first)
+        unblock(subscription, first);
+    else
+        free_key(subscription);
 }
 
 /* ---- the keys in work, for a claim ---- */
@@ -168,7 +214,7 @@ hf_status hf__busy_list(struct hf_subscription *subscription, const struct hf__w
         return hf__fail_memory(err);
     char *at = busy->memory;
     TAILQ_FOREACH (delivery, &subscription->work, work)
-        if (busy->n < HF__BUSY_MOST && names_its_key(delivery, but))
+        if (busy->n < HF__BUSY_MOST && names_its_key(delivery, but)) /* there are no more, or no claim is sent */
             busy->values[busy->n++] = copy_of(&delivery->row->partition, &at);
     return HF_OK;
 }

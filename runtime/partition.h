@@ -19,6 +19,9 @@ bool hf__partition_free(const struct hf_delivery *delivery, const struct hf__wor
 /* Its outcome is decided, or its handler has returned, or it is settled: lets the next of its key begin, or be claimed, if that is so. */
 void hf__partition_pass(struct hf_delivery *delivery);
 
+/* Locked: are more keys in work than a claim can leave out? Then it is not sent; who settles one of them claims next. */
+bool hf__partitions_full(const struct hf_subscription *subscription);
+
 /* Copies of the keys in work, for a claim. Zeroed before its first use. */
 struct hf__busy {
     struct hf__value *values;
@@ -26,7 +29,7 @@ struct hf__busy {
     char *memory;
     size_t size;
 };
-/* Locked: of more than HF__BUSY_MOST the last are left out; so are those in work on the worker `but` (may be NULL). */
+/* Locked: all of them but those in work on the worker `but` (may be NULL). */
 HF_CHECKED hf_status hf__busy_list(struct hf_subscription *subscription, const struct hf__worker *but, struct hf__busy *busy,
                                    hf_error *err);
 void hf__busy_free(struct hf__busy *busy);

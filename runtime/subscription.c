@@ -445,10 +445,14 @@ void hf__claim_buried(struct hf_subscription *subscription, size_t buried, const
                       "%s: %zu rows went to the dead letter unrun: their last run ended without an outcome, and max_attempts is used up",
                       table, buried);
     }
-    if (refused->status != HF_OK)
-        hf__log_noise(subscription, &subscription->settle_noise, HF_LOG_ERROR,
-                      "%s: a row that has used up max_attempts cannot go to the dead letter, and is tried again later: %s", table,
-                      refused->message);
+    if (refused->status == HF_OK)
+        return;
+    pthread_mutex_lock(&subscription->lock);
+    subscription->count.dead_refused++;
+    pthread_mutex_unlock(&subscription->lock);
+    hf__log_noise(subscription, &subscription->settle_noise, HF_LOG_ERROR,
+                  "%s: a row that has used up max_attempts cannot go to the dead letter, and is tried again later: %s", table,
+                  refused->message);
 }
 
 hf_status hf__claim_clock(struct hf_subscription *subscription, struct hf__conn *conn, hf_error *err)

@@ -21,6 +21,7 @@
     X(retried_later, "rows", "rows put back with a delay by their handler")                                  \
     X(rejected, "rows", "rows rejected by their handler")                                                    \
     X(dead, "rows", "rows moved to the dead letter: rejected, or with all their attempts used up")           \
+    X(dead_refused, "claims", "claims that found rows past max_attempts which the dead letter refused")      \
     X(given_back, "rows", "rows given back at the stop, or because their handler never began")               \
     X(lease_lost, "rows", "rows whose lease was taken by someone else before they were settled")             \
     X(lost, "rows", "rows whose connection was lost, and with it the row")                                   \
@@ -127,6 +128,7 @@ struct hf_subscription {
 
     struct hf__deliveries *keys; /* rows in work that have a partition key (partition.c); NULL: the table has none */
     struct hf__workers turns;    /* held: who claims, and who waits for it */
+    size_t n_keys;               /* different ones in work */
     bool left_out;               /* lease: the last claim came short, and keys in work were left out */
     uint64_t keys_freed;         /* how often a key was no longer in work */
 

@@ -11,6 +11,7 @@
 
 #include "runtime/delivery.h"
 
+#define BUSY_KEY_US INT64_C(50000)                 /* the pause after rows whose partition key is in work after all */
 #define KEEP_NS INT64_C(1000000000)                /* how long a worker goes on with one connection */
 #define SETTLE_LIMIT_NS (60 * INT64_C(1000000000)) /* how long a connection to settle on is asked for */
 
@@ -399,8 +400,8 @@ static void hold(struct hf_delivery *delivery, struct claim *claim)
     hf__check_model(subscription);
 }
 
-/* Begins what was claimed. When the stop came first it goes back unrun, and so does a row whose partition key is in work after all (there
- * are more of them than a claim can leave out, or the row was given another key meanwhile). Returns how many have begun. */
+/* Begins what was claimed. When the stop came first it goes back unrun, and so does a row whose partition key is in work after all (it
+ * was given another key in that moment). Returns how many have begun. */
 static size_t begin(struct hf__worker *worker)
 {
     struct hf_subscription *subscription = worker->subscription;
@@ -409,7 +410,7 @@ static size_t begin(struct hf__worker *worker)
     for (size_t i = 0; i < worker->n; i++) {
         struct hf_delivery *delivery = worker->list[i];
         if (subscription->stopping || !hf__partition_free(delivery, worker)) {
-            hf__delivery_decide(delivery, HF__UNBEGUN);
+            hf__delivery_turn_back(delivery, BUSY_KEY_US);
             continue;
         }
         hf__delivery_begin(delivery);
@@ -539,7 +540,7 @@ static void end_claim(struct hf__worker *worker)
         hf__rouse(&TAILQ_FIRST(&subscription->turns)->sleeper);
 }
 
-/* The last moment before a claim. False: there is none, because of the stop, or of *status. */
+/* The last moment before a claim. False: there is none, because of the stop, or of the keys in work, or of *status. */
 static bool begin_claim(struct hf__worker *worker, struct hf__claim *ask, hf_status *status, hf_error *err)
 {
     struct hf_subscription *subscription = worker->subscription;
@@ -548,7 +549,7 @@ static bool begin_claim(struct hf__worker *worker, struct hf__claim *ask, hf_sta
     *status = hf__busy_list(subscription, worker, &worker->busy, err);
     ask->busy = worker->busy.values;
     ask->n_busy = worker->busy.n;
-    bool go = *status == HF_OK && !subscription->stopping;
+    bool go = *status == HF_OK && !subscription->stopping && !hf__partitions_full(subscription);
     subscription->count.claims += go;
     if (!go)
         end_claim(worker);
@@ -556,16 +557,18 @@ static bool begin_claim(struct hf__worker *worker, struct hf__claim *ask, hf_sta
     return go;
 }
 
-/* Under the lock: takes n rows over, as mates. */
+/* Under the lock: takes n rows over, as mates. Only rows that can begin call others: where all go back there is nothing for them. */
 static void receive(struct hf__worker *worker, size_t n)
 {
     struct hf_delivery **list = worker->list + worker->n;
+    bool any = false;
     for (size_t i = 0; i < n; i++) {
         list[i]->holder = worker;
         list[i]->mate = i + 1 < n ? list[i + 1] : NULL;
         hf__delivery_fill(list[i], worker->rows[i]);
+        any = any || hf__partition_free(list[i], worker);
     }
-    if (n > 0 && worker->n == 0)
+    if (any && worker->n == 0)
         pass_scout(worker);
     worker->n += n;
 }

@@ -1,11 +1,14 @@
 /* Partition keys that are in work in this process, and whose rows a claim therefore leaves out. PostgreSQL takes them as one array;
- * elsewhere a claim comes in variants for lists of a few lengths, which are filled up by repeating the last key. */
+ * elsewhere a claim comes in variants for lists of a few lengths, which are filled up by repeating the last key.
+ *
+ * The runtime tells keys apart by their bytes, as they are read, and so does the clause: one by the column's collation would hold up the
+ * rows of other keys (A while a is in work), or if it were narrower let rows of keys in work through. */
 #include <stdlib.h>
 
 #include "strategies/array.h"
 #include "strategies/plan.h"
 
-static const size_t lengths[HF__BUSY_LISTS] = {8, 64, HF__BUSY_MOST};
+static const size_t lengths[HF__BUSY_LISTS] = {8, 64, 256, HF__BUSY_MOST};
 
 size_t hf__busy_room(const struct hf__plan *plan, size_t list)
 {
@@ -33,15 +36,19 @@ void hf__put_free_keys(struct hf__sql *sql, const struct hf__plan *plan, bool *a
     if (sql->busy == 0 || !name)
         return;
     hf__put_and(sql, any);
+    const struct hf__column *column = plan->role[HF__ROLE_PARTITION_KEY];
+    bool text = column->kind == HF__COLUMN_TEXT;
     hf__sql_put(sql, "(");
     hf__sql_name(sql, name);
     hf__sql_put(sql, " IS NULL OR ");
+    hf__sql_put(sql, text ? plan->dialect->exact_open : "");
     hf__sql_name(sql, name);
+    hf__sql_put(sql, text ? plan->dialect->exact_close : "");
     if (plan->dialect->arrays) {
         hf__sql_put(sql, " <> ALL (");
         hf__sql_bind(sql, HF__P_BUSY);
         hf__sql_put(sql, "::");
-        hf__sql_put(sql, plan->role[HF__ROLE_PARTITION_KEY]->type);
+        hf__sql_put(sql, text ? "text" : column->type);
         hf__sql_put(sql, "[])");
     } else {
         hf__sql_put(sql, " NOT IN ");

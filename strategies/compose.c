@@ -159,6 +159,7 @@ void hf__put_claimable(struct hf__sql *sql, const struct hf__plan *plan, bool *a
         hf__sql_put(sql, ") > 0");
     }
     hf__put_free_keys(sql, plan, any);
+    hf__put_passed_over(sql, plan, any);
 }
 
 void hf__put_keyless(struct hf__sql *sql, const struct hf__plan *plan, bool *any)

@@ -226,6 +226,48 @@ hf_status hf__set_aside(struct hf__plan *plan, struct hf__conn *conn, const stru
     return hf__sql_run(conn, &plan->sql.aside, &args, NULL, deadline, err);
 }
 
+/* ---- rows that are passed over ---- */
+
+bool hf__passes_over(const struct hf__plan *plan)
+{
+    return plan->strategy->kind == HF__ROW_LOCK && plan->table->max_attempts > 0 && !HF__HAS(plan, RETRY_AFTER);
+}
+
+void hf__pass_over(struct hf__plan *plan)
+{
+    atomic_store(&plan->sweep_ns, hf__monotonic_ns() + ASIDE_US * 1000);
+}
+
+bool hf__takes_sweep(struct hf__plan *plan)
+{
+    int64_t sweep_ns = atomic_load(&plan->sweep_ns);
+    return sweep_ns != 0 && hf__monotonic_ns() >= sweep_ns && atomic_compare_exchange_strong(&plan->sweep_ns, &sweep_ns, 0);
+}
+
+int64_t hf__most_attempts(const struct hf__plan *plan)
+{
+    bool now = atomic_load(&plan->sweep_ns) != 0 && plan->table->max_attempts < plan->stored_max;
+    return now ? plan->table->max_attempts : plan->stored_max;
+}
+
+void hf__put_passed_over(struct hf__sql *sql, const struct hf__plan *plan, bool *any)
+{
+    if (!hf__passes_over(plan))
+        return;
+    hf__put_and(sql, any);
+    hf__sql_put(sql, "(");
+    hf__put_attempt(sql, plan);
+    hf__sql_put(sql, " <= ");
+    hf__sql_bind(sql, HF__P_MOST);
+    if (plan->n_groups > 0 && plan->table->dead_group) { /* there no attempts are used up */
+        hf__sql_put(sql, " OR ");
+        hf__sql_name(sql, HF__COLUMN(plan, GROUP));
+        hf__sql_put(sql, " = ");
+        hf__sql_bind(sql, HF__P_DEAD);
+    }
+    hf__sql_put(sql, ")");
+}
+
 /* ---- the statements ---- */
 
 void hf__put_copied(struct hf__sql *sql, const struct hf__plan *plan)

@@ -30,6 +30,12 @@ typedef hf_status hf__settle_fn(struct hf__plan *plan, struct hf__conn *conn, st
                                 struct hf__deadline deadline, hf_error *err);
 HF_CHECKED hf_status hf__bury_used_up(struct hf__plan *plan, struct hf__conn *conn, hf__settle_fn *settle, struct hf__claim *ask,
                                       struct hf__row **rows, size_t *n, struct hf__deadline deadline, hf_error *err);
+/* A row lock without retry_after cannot put a row that the dead letter refuses out of the way. There claims pass over all rows that are past
+ * max_attempts, for a while; then they are tried again, many together. */
+bool hf__passes_over(const struct hf__plan *plan);
+void hf__pass_over(struct hf__plan *plan);      /* from now on */
+bool hf__takes_sweep(struct hf__plan *plan);    /* is it time to try them again? Then they are passed over no longer */
+int64_t hf__most_attempts(const struct hf__plan *plan); /* that a row may have now to be claimed */
 /* Notes for the claim's caller why a row could not be moved. */
 void hf__note_refused(struct hf__claim *ask, const hf_error *err);
 

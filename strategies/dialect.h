@@ -25,6 +25,8 @@ struct hf__dialect {
     const char *key_open, *key_comma, *key_close;
     /* Around a key so that comparing it is comparing its bytes. */
     const char *bytes_open, *bytes_close;
+    /* Around a text column so that comparing it is comparing its bytes as they are read. */
+    const char *exact_open, *exact_close;
     bool key_is_bytes; /* bind keys that are compared as BYTES, not as TEXT */
 
     /* Session locks on the parameter $1 or ?, answering 1 when it was got or given back. NULL: keys are kept in the process. */

@@ -191,6 +191,7 @@ static void put_locked_heads(struct hf__sql *sql, const struct hf__plan *plan, c
     hf__put_unfinished(sql, plan, &any);
     hf__put_due(sql, plan, &any);
     hf__put_free_keys(sql, plan, &any);
+    hf__put_passed_over(sql, plan, &any);
     hf__put_free_head(sql, plan);
     hf__sql_put(sql, strength);
 }
@@ -283,6 +284,8 @@ const struct hf__dialect hf__dialect_postgres = {
     .key_close = ")",
     .bytes_open = "(",
     .bytes_close = " COLLATE \"C\")",
+    .exact_open = "(format('%s', ", /* as its type writes it: a cast to text would strip the blanks of a character(n) */
+    .exact_close = ") COLLATE \"C\")",
     .try_lock = "SELECT pg_try_advisory_lock(hashtextextended($1::text COLLATE \"C\", 0))",
     .unlock = "SELECT pg_advisory_unlock(hashtextextended($1::text COLLATE \"C\", 0))",
     .lease_claim = lease_claim,

@@ -1,3 +1,4 @@
+#include "strategies/dead_letter.h"
 #include "strategies/fifo.h"
 
 #include <stdlib.h>
@@ -198,6 +199,7 @@ void hf__plan_args(const struct hf__plan *plan, struct hf__args *args, int64_t n
     args->many[HF__P_LITERAL] = plan->literals;
     args->n_many[HF__P_LITERAL] = plan->n_literals;
     args->one[HF__P_DEAD] = hf__text(plan->table->dead_group);
+    args->one[HF__P_MOST] = hf__int(hf__most_attempts(plan));
 }
 
 /* What the database adds to its own now it rounds to the column's precision, or cuts: MariaDB cuts, and SQLite knows milliseconds only,

@@ -16,7 +16,7 @@ struct hf__fifo;
 size_t hf__list_for(size_t n); /* the smallest list that holds n, n <= HF__LIST_MAX */
 
 /* A claim on a table with partition keys comes in variants that leave out those in work: for lists of up to so many lengths. */
-#define HF__BUSY_LISTS 3
+#define HF__BUSY_LISTS 4
 
 /* To the dead letter: one statement, or where that takes two the copy and the removal. */
 struct hf__move {
@@ -62,6 +62,7 @@ struct hf__plan {
     int64_t stored_max;                 /* the largest number that the attempt column holds */
     _Atomic int64_t last_token_us;      /* lease without attempts: the latest expiry that this process gave */
     struct hf__keys *keys;              /* advisory: the keys that this process holds */
+    _Atomic int64_t sweep_ns;           /* row lock: until then rows past max_attempts are passed over; 0: they are not */
     struct hf__fifo *fifo;              /* FIFO: what is remembered between claims */
     struct hf__statements sql;
 };
@@ -113,6 +114,8 @@ void hf__put_ack(struct hf__sql *sql, const struct hf__plan *plan, const char *a
 size_t hf__busy_room(const struct hf__plan *plan, size_t list);
 /* " AND (the row has no partition key OR its key is none of those)", if sql->busy. */
 void hf__put_free_keys(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
+/* " AND (it is not one of those past max_attempts that are passed over now)", where that can be (dead_letter.c). */
+void hf__put_passed_over(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
 /* The statement for what is asked: the plain one, or one of the variants, which are step apart. */
 const struct hf__rendered *hf__busy_variant(const struct hf__plan *plan, const struct hf__claim *ask, const struct hf__rendered *plain,
                                             const struct hf__rendered *variants, size_t step);

@@ -114,6 +114,7 @@ void hf__put_takeable_head(struct hf__sql *sql, const struct hf__plan *plan)
     hf__put_unfinished(sql, plan, &any);
     hf__put_due(sql, plan, &any);
     hf__put_free_keys(sql, plan, &any);
+    hf__put_passed_over(sql, plan, &any);
     hf__put_free_head(sql, plan);
     hf__put_none_leased(sql, plan, hf__put_bound_group);
 }

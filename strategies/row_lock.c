@@ -164,6 +164,7 @@ static hf_status bury(struct hf__plan *plan, struct hf__conn *conn, struct hf__c
     hf_error why;
     hf_status status = HF_OK;
     size_t moved = 0, kept = 0;
+    bool passed = false;
     for (size_t i = 0; i < *n; i++) {
         if (!hf__used_up(plan, rows[i])) {
             rows[kept++] = rows[i];
@@ -174,8 +175,12 @@ static hf_status bury(struct hf__plan *plan, struct hf__conn *conn, struct hf__c
         if (answer != HF_OK) {
             status = answer;
             hf__note_refused(ask, &why);
+            passed = passed || (lives(conn) && hf__passes_over(plan));
         }
     }
+    if (passed)
+        hf__pass_over(plan);
+    *again = *again || (passed && kept == 0);
     *n = kept;
     bool open = lives(conn);
     if (open && !*again && kept > 0)
@@ -191,11 +196,35 @@ static hf_status bury(struct hf__plan *plan, struct hf__conn *conn, struct hf__c
     return status;
 }
 
+enum { SWEEP = 64 };
+
+/* Tries rows past max_attempts that were passed over again, many at once, so that one in front does not keep the others. */
+static hf_status sweep(struct hf__plan *plan, struct hf__conn *conn, struct hf__claim *ask, struct hf__deadline deadline, hf_error *err)
+{
+    struct hf__row *rows[SWEEP];
+    struct hf__claim wide = *ask;
+    bool again = false;
+    size_t n;
+    wide.limit = SWEEP;
+    hf_status status = take(plan, conn, &wide, deadline, rows, &n, err);
+    if (status == HF_OK && n > 0)
+        status = bury(plan, conn, &wide, rows, &n, &again, deadline, err);
+    ask->buried = wide.buried;
+    if (status != HF_OK)
+        return status;
+    drop_rows(rows, &n);
+    hf__conn_end(conn, deadline);
+    return HF_OK;
+}
+
 static hf_status claim(struct hf__plan *plan, struct hf__conn *conn, struct hf__claim *ask, struct hf__deadline deadline,
                        struct hf__row **rows, size_t *n, hf_error *err)
 {
     bool again;
-    hf_status status;
+    *n = 0;
+    hf_status status = hf__takes_sweep(plan) ? sweep(plan, conn, ask, deadline, err) : HF_OK;
+    if (status != HF_OK)
+        return status;
     do {
         again = false;
         status = take(plan, conn, ask, deadline, rows, n, err);
@@ -221,23 +250,54 @@ static hf_status lost_by(hf_status status)
 
 /* A row whose retry or reject the database refuses is put back all the same, so that its attempt counts and it does not run again at once.
  * (A refused ack is no failure of the handler's.) */
-static void put_back_refused(struct hf__plan *plan, struct hf__conn *conn, const struct hf__change *refused, struct hf__deadline deadline)
+static bool is_put_back(const struct hf__change *refused)
 {
-    if (refused->action == HF__ACK || refused->status != HF_DATABASE)
-        return;
+    return refused->action != HF__ACK && refused->status == HF_DATABASE;
+}
+
+/* In the transaction that has the row locked. True: it is, if that commits. */
+static bool put_back_refused(struct hf__plan *plan, struct hf__conn *conn, const struct hf__change *refused, struct hf__deadline deadline)
+{
+    if (!is_put_back(refused))
+        return false;
     bool savepoint = plan->dialect->savepoint_saves_locks;
     hf_status status = savepoint ? hf__conn_exec(conn, "SAVEPOINT hf_settle", deadline, NULL) : HF_OK;
-    if (status == HF_OK && hf__set_aside(plan, conn, refused->row, deadline, NULL) != HF_OK && savepoint)
+    bool done = status == HF_OK && hf__set_aside(plan, conn, refused->row, deadline, NULL) == HF_OK;
+    if (status == HF_OK && !done && savepoint)
         status = hf__conn_exec(conn, "ROLLBACK TO SAVEPOINT hf_settle", deadline, NULL);
     if (status != HF_OK)
         conn->retire = true;
+    return done;
 }
 
-/* One bad row does not fail its neighbours as long as the transaction lives; *first is its answer. */
+/* The refusal has undone the transaction, and the row is free: it is put back in another, unless somebody was quicker. */
+static bool put_back_anew(struct hf__plan *plan, struct hf__conn *conn, const struct hf__change *refused, struct hf__deadline deadline)
+{
+    struct hf__seen seen;
+    if (!is_put_back(refused) || conn->lost || hf__conn_begin(conn, HF__READ_COMMITTED, HF__IMMEDIATE, deadline, NULL) != HF_OK)
+        return false;
+    hf_status status = hf__read_row_with(plan, conn, &plan->sql.read_free, refused->row, deadline, &seen, NULL);
+    bool same = status == HF_OK && seen.found && !seen.processed && (seen.stored == 0 || seen.stored == refused->row->attempt);
+    bool done = same && hf__set_aside(plan, conn, refused->row, deadline, NULL) == HF_OK && hf__conn_commit(conn, deadline, NULL) == HF_OK;
+    hf__conn_end(conn, deadline);
+    return done;
+}
+
+static void tell_refused(const struct hf__plan *plan, bool put_back, hf_error *err)
+{
+    const char *then = !put_back                    ? "failed and the row is free again"
+                       : HF__HAS(plan, RETRY_AFTER) ? "was refused and the row is put off for 60 seconds"
+                       : HF__HAS(plan, ATTEMPT)     ? "was refused and the row is free again, its attempt counted"
+                                                    : "was refused and the row is free again";
+    (void)hf__fail_context(err, "table %s: the settle %s", plan->table->display, then);
+}
+
+/* One bad row does not fail its neighbours as long as the transaction lives; *first is its answer, and *put_back what became of it. */
 static hf_status write_changes(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *changes, size_t n, hf_status *first,
-                               struct hf__deadline deadline, hf_error *err)
+                               bool *put_back, struct hf__deadline deadline, hf_error *err)
 {
     for (size_t i = 0; i < n; i++) {
+        bool is_first = false;
         bool held = true;
         hf_error why = {.status = HF_OK};
         hf_status status = writes(&changes[i]) ? write_guarded(plan, conn, &changes[i], n, &held, deadline, &why) : HF_OK;
@@ -245,13 +305,14 @@ static hf_status write_changes(struct hf__plan *plan, struct hf__conn *conn, str
         bool refused = status != HF_OK && (status != HF_LOST || conn->lost);
         if (refused && *first == HF_OK) {
             *first = changes[i].status;
+            is_first = true;
             if (err)
                 *err = why;
         }
         if (!held)
             return changes[i].status;
-        if (refused)
-            put_back_refused(plan, conn, &changes[i], deadline);
+        bool back = refused && put_back_refused(plan, conn, &changes[i], deadline);
+        *put_back = is_first ? back : *put_back;
         if (!lives(conn))
             return changes[i].status == HF_OK ? HF_LOST : changes[i].status;
     }
@@ -261,7 +322,7 @@ static hf_status write_changes(struct hf__plan *plan, struct hf__conn *conn, str
 static hf_status settle(struct hf__plan *plan, struct hf__conn *conn, struct hf__change *changes, size_t n, struct hf__deadline deadline,
                         hf_error *err)
 {
-    bool any = false;
+    bool any = false, put_back = false;
     hf_status first = HF_OK;
     for (size_t i = 0; i < n; i++)
         any = any || writes(&changes[i]);
@@ -270,15 +331,15 @@ static hf_status settle(struct hf__plan *plan, struct hf__conn *conn, struct hf_
         answer_all(changes, n, HF_OK);
         return HF_OK;
     }
-    hf_status status = write_changes(plan, conn, changes, n, &first, deadline, err);
+    hf_status status = write_changes(plan, conn, changes, n, &first, &put_back, deadline, err);
     if (status != HF_OK) {
         hf__conn_end(conn, deadline);
         answer_all(changes, n, status);
-        (void)hf__fail_context(err, "table %s: the settle failed and the row is free again", plan->table->display);
+        tell_refused(plan, n == 1 && put_back_anew(plan, conn, changes, deadline), err);
         return status;
     }
     if (first != HF_OK)
-        (void)hf__fail_context(err, "table %s: the settle failed and the row is free again", plan->table->display);
+        tell_refused(plan, put_back, err);
     status = hf__conn_commit(conn, deadline, first == HF_OK ? err : NULL);
     if (status == HF_OK)
         return first;

@@ -31,6 +31,7 @@ enum hf__param {
     HF__P_HEADS,    /* FIFO: the group, or on PostgreSQL an array of groups, whose guard or head is meant */
     HF__P_TABLE,    /* PostgreSQL: the table's quoted name, as a value */
     HF__P_DEAD,     /* the dead letters' group */
+    HF__P_MOST,     /* row lock: the attempt beyond which rows are passed over */
     HF__P_TO_GROUP, /* where dead letters go back to */
     HF__PARAMS
 };

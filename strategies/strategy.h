@@ -51,12 +51,12 @@ struct hf__change {
 struct hf__claim {
     size_t limit;
     const struct hf__value *busy; /* partition keys that are in work in this process: rows of them are left out */
-    size_t n_busy;                /* of more than HF__BUSY_MOST the last ones are not left out */
+    size_t n_busy;                /* at most HF__BUSY_MOST */
     bool *contended;              /* may be NULL; out: set where a FIFO head was there and could not be had at that moment */
     size_t buried;                /* out: rows that had used up max_attempts and went to the dead letter unrun */
     hf_error *refused;            /* may be NULL; out: why such a row could not go there (it comes again later); else untouched */
 };
-#define HF__BUSY_MOST ((size_t)256)
+#define HF__BUSY_MOST ((size_t)1024)
 
 struct hf__strategy {
     size_t size;

@@ -2,7 +2,9 @@
  * Dead letters: what goes there, how, what a subscription sees of them, and the way back. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "strategies/plan.h"
 #include "tests/bed.h"
 
 #define ROLES                                                                                                                \
@@ -227,6 +229,166 @@ static void check_unmovable(const struct scene *scene)
 static void test_unmovable(void)
 {
     for_each(check_unmovable);
+}
+
+/* ---- refused, in a table without retry_after ---- */
+
+#define PLAIN_ROLES "\"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\", \"group\": \"grp\""
+static const char *const plainly_described[] = {
+    [HF__ROW_LOCK] = ", \"columns\": { " PLAIN_ROLES " }",
+    [HF__LEASE] = ", \"columns\": { " PLAIN_ROLES ", \"locked_until\": \"locked_until\" }",
+    [HF__ADVISORY_LOCK] = ", \"columns\": { " PLAIN_ROLES " }, \"advisory_lock\": \"@-{id}\"",
+};
+
+static void open_plain(struct hf_test_bed *bed, const struct scene *scene, bool fifo)
+{
+    hf_bed_open(bed, scene->database,
+                hf_test_format("%s, \"max_attempts\": 3, \"dead_letter\": { \"table\": \"@_dead\" }%s", plainly_described[scene->kind],
+                               fifo ? ", \"fifo\": true" : ""));
+}
+
+/* Past max_attempts, and the ids are taken in the dead letters' table. */
+static void add_refused(const struct hf_test_bed *bed, int n)
+{
+    for (int i = 0; i < n; i++)
+        add(bed, hf_test_format("'g%d'", i), "refused");
+    hf_bed_sql(bed, "UPDATE @ SET attempt = 4");
+    hf_bed_sql(bed, "INSERT INTO @_dead SELECT * FROM @");
+}
+
+/* One row a claim, as a single worker claims. Returns how many of so many claims found one. */
+static int claim_singly(struct hf_test_bed *bed, int claims, hf_error *refused, size_t *buried)
+{
+    int found = 0;
+    for (int i = 0; i < claims; i++) {
+        struct hf__row *row;
+        struct hf__claim ask = {.limit = 1, .refused = refused};
+        size_t n = 0;
+        hf_status status = bed->strategy->claim(bed->plan, bed->conn, &ask, hf_bed_soon(), &row, &n, &bed->err);
+        *buried += ask.buried;
+        if (status != HF_OK || n == 0)
+            continue;
+        found++;
+        CU_ASSERT_EQUAL(row->payload.s.len, 4);
+        CU_ASSERT_EQUAL(hf_bed_settle(bed, bed->conn, row, HF__ACK, NULL), HF_OK);
+    }
+    return found;
+}
+
+/* Rows that cannot be moved stand in front: those behind them are reached all the same, and a row that can be moved is in the end. */
+static void check_passed_over(const struct scene *scene)
+{
+    enum { REFUSED = 5, LIVE = 3 };
+    struct hf_test_bed bed;
+    hf_error refused = {.status = HF_OK};
+    size_t buried = 0;
+    if (scene->place == GROUP)
+        return;
+    open_plain(&bed, scene, false);
+    add_refused(&bed, REFUSED);
+    for (int i = 0; i < LIVE; i++)
+        add(&bed, "'g'", "live");
+    add(&bed, "'g'", "crashed");
+    hf_bed_sql(&bed, "UPDATE @ SET attempt = 4 WHERE payload = 'crashed'");
+    CU_ASSERT_EQUAL(claim_singly(&bed, REFUSED + LIVE, &refused, &buried), LIVE);
+    CU_ASSERT_EQUAL(refused.status, HF_DATABASE);
+    atomic_store(&bed.plan->sweep_ns, scene->kind == HF__ROW_LOCK ? 1 : 0); /* a minute later */
+    CU_ASSERT_EQUAL(claim_singly(&bed, REFUSED, &refused, &buried), 0);
+    CU_ASSERT_EQUAL(buried, 1);
+    CU_ASSERT_EQUAL(n_alive(&bed), REFUSED);
+    CU_ASSERT_EQUAL(n_dead(&bed, scene, "1 = 1"), REFUSED + 1);
+    CU_ASSERT_EQUAL(hf__conn_transaction(bed.conn), HF__TX_NONE);
+    CU_ASSERT_FALSE(bed.conn->retire || bed.conn->lost);
+    hf_bed_close(&bed);
+}
+
+/* Such a row is its group's head: the group waits, and the others go on. */
+static void check_passed_group(const struct scene *scene)
+{
+    struct hf_test_bed bed;
+    hf_error refused = {.status = HF_OK};
+    size_t buried = 0;
+    if (scene->place == GROUP || scene->kind == HF__ADVISORY_LOCK)
+        return;
+    open_plain(&bed, scene, true);
+    add_refused(&bed, 3);
+    add(&bed, "'g0'", "behind it");
+    add(&bed, "'z'", "live");
+    add(&bed, "NULL", "live");
+    CU_ASSERT_EQUAL(claim_singly(&bed, 8, &refused, &buried), 2);
+    CU_ASSERT_EQUAL(refused.status, HF_DATABASE);
+    CU_ASSERT_EQUAL(n_alive(&bed), 4);
+    hf_bed_close(&bed);
+}
+
+static void test_passed_over(void)
+{
+    for_each(check_passed_over);
+    for_each(check_passed_group);
+}
+
+/* ---- an outcome that the database refuses ---- */
+
+/* A retry whose reason a constraint refuses, and a reject whose id is taken where it is to go. */
+static void refuse(struct hf_test_bed *bed, enum hf__action action)
+{
+    hf_bed_sql(bed, "INSERT INTO @_dead SELECT * FROM @ WHERE payload = 'bad'");
+    if (action == HF__REJECT)
+        return;
+    hf_bed_sql(bed, "DELETE FROM @_dead");
+    if (bed->database != HF__SQLITE)
+        hf_bed_sql(bed, "ALTER TABLE @ ADD CONSTRAINT hf_no CHECK (last_error IS NULL OR last_error <> 'no')");
+    else
+        hf_bed_sql(bed, "CREATE TRIGGER @_no BEFORE UPDATE ON @ WHEN NEW.last_error = 'no' BEGIN SELECT RAISE(ABORT, 'no'); END");
+}
+
+static void settle_refused(const struct scene *scene, enum hf__action action, size_t n)
+{
+    struct hf_test_bed bed;
+    struct hf__row *rows[2];
+    struct hf__change changes[2];
+    hf_bed_open(&bed, scene->database, rest_of(scene, 3));
+    add(&bed, "'g'", "bad");
+    if (n > 1)
+        add(&bed, "'g'", "good");
+    refuse(&bed, action);
+    CU_ASSERT_EQUAL_FATAL(hf_bed_claim(&bed, bed.conn, n, rows), n);
+    for (size_t i = 0; i < n; i++) {
+        enum hf__action own = i == 0 ? action : HF__ACK;
+        changes[i] = (struct hf__change){.row = rows[i], .action = own, .delay_us = 1000, .reason = "no", .reason_len = 2};
+    }
+    CU_ASSERT_EQUAL(bed.strategy->settle(bed.plan, bed.conn, changes, n, hf_bed_soon(), &bed.err), HF_DATABASE);
+    CU_ASSERT_EQUAL(changes[0].status, HF_DATABASE);
+    if (scene->kind == HF__ROW_LOCK && !strstr(bed.err.message, "put off for 60 seconds"))
+        hf_test_fail("%d: the message does not say what became of the row: %s", scene->database, bed.err.message);
+    for (size_t i = 0; i < n; i++)
+        hf__row_free(rows[i]);
+    struct timespec moment = {.tv_nsec = 20000000};
+    (void)nanosleep(&moment, NULL); /* past the delay that was asked for */
+    CU_ASSERT_EQUAL(hf_bed_claim(&bed, bed.conn, 1, rows), 0);
+    CU_ASSERT_EQUAL(n_alive(&bed), 1);
+    CU_ASSERT_EQUAL(hf_bed_int(&bed, "SELECT attempt FROM @ WHERE payload = 'bad'"), 2);
+    CU_ASSERT_EQUAL(hf__conn_transaction(bed.conn), HF__TX_NONE);
+    CU_ASSERT_FALSE(bed.conn->retire || bed.conn->lost);
+    hf_bed_close(&bed);
+}
+
+/* It is counted and put off, in every strategy, alone and among others: it would run again and again without a pause. */
+static void check_refused_outcomes(const struct scene *scene)
+{
+    static const enum hf__action actions[] = {HF__RETRY, HF__RETRY_AFTER, HF__REJECT};
+    if (scene->place == GROUP)
+        return;
+    for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
+        settle_refused(scene, actions[i], 1);
+        if (scene->kind == HF__ROW_LOCK)
+            settle_refused(scene, actions[i], 2);
+    }
+}
+
+static void test_refused(void)
+{
+    for_each(check_refused_outcomes);
 }
 
 /* A key that renders to nothing is an error of that row. */
@@ -754,6 +916,8 @@ int main(int argc, char **argv)
         {"a row that is not ours", test_not_ours},
         {"rows whose last run crashed", test_buried},
         {"rows that cannot be moved", test_unmovable},
+        {"rows that are passed over", test_passed_over},
+        {"outcomes that are refused", test_refused},
         {"rows without a key", test_keyless},
         {"a subscription that names the dead", test_named},
         {"a subscription over all groups", test_left_out},

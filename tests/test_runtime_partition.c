@@ -475,7 +475,7 @@ static void uuids_on(struct hf_test_jobs *jobs)
     side_by_side(jobs, 3, uuid);
 }
 
-/* More keys in work than one claim can leave out: on SQLite no connections are held for them. */
+/* On SQLite no connections are held for them. */
 enum { MANY = 260 };
 
 static const char *many_keys(size_t i)
@@ -566,12 +566,42 @@ static void room_on(struct hf_test_jobs *jobs)
     check_keys(jobs, false);
 }
 
+static bool second_row_lost(void *runtime)
+{
+    return hf_test_stat(runtime, "subscription.0.lease_lost") >= 1;
+}
+
+/* A row that waits behind another of its key loses its lease: those behind it do not overtake it. */
+static void lost_on(struct hf_test_jobs *jobs)
+{
+    hf_test_gate_shut(&gate);
+    hf_runtime *runtime = open_runtime(jobs, with_workers(4), at_the_gate, NULL);
+    add(jobs, runtime, 4, one_key);
+    start(runtime);
+    hf_test_gate_await(&gate, 1);
+    CU_ASSERT(hf_test_wait_until(three_ready, runtime, 5000));
+    hf_test_sql(jobs->url, hf_test_format("UPDATE %s SET locked_until = '2099-01-01 00:00:00.000000' WHERE id = 2", jobs->name));
+    CU_ASSERT(hf_test_wait_until(second_row_lost, runtime, 5000));
+    hf_test_sql(jobs->url, hf_test_format("UPDATE %s SET locked_until = NULL WHERE id = 2", jobs->name));
+    hf_test_gate_open(&gate);
+    wait_empty(runtime);
+    stop(runtime);
+    hf_test_sort_runs(jobs);
+    CU_ASSERT_EQUAL_FATAL(jobs->n_runs, 4);
+    for (size_t i = 0; i < 4; i++) {
+        CU_ASSERT_EQUAL(jobs->runs[i].id, (int64_t)i + 1);
+        CU_ASSERT_EQUAL(jobs->runs[i].attempt, i == 1 ? 2 : 1);
+    }
+    check_keys(jobs, false);
+}
+
 static void leases_that_wait(void)
 {
     const struct hf_test_kind leases[] = {{HF__SQLITE, HF_LEASE}, {HF__POSTGRES, HF_LEASE}, {HF__MYSQL, HF_LEASE}};
     on_each(leases, 3, 1, waiting_on);
     on_each(leases, 3, 1, waiting_at_the_limit_on);
     on_each(leases, 3, 30, room_on);
+    on_each(leases, 3, 1, lost_on);
 }
 
 /* ---- a key that is free again is claimed at once ---- */
@@ -603,39 +633,151 @@ static void free_keys_are_claimed_at_once(void)
     on_all(at_once_on);
 }
 
-/* ---- a database that compares without case ---- */
+/* ---- a column whose collation takes different keys for one ---- */
 
-static hf_outcome a_moment(hf_delivery *delivery, void *ctx)
+/* The first of them alone, so that the claims of the others have it to leave out. */
+static const char *first_key;
+
+static const char *only_first(size_t i)
 {
-    struct hf_test_jobs *jobs = ctx;
-    size_t run = hf_test_run_begin(jobs, delivery);
-    hf_test_sleep_ms(100);
-    hf_test_run_end(jobs, run);
-    return HF_ACK;
+    (void)i;
+    return first_key;
 }
 
-static const char *case_keys(size_t i)
+/* Two rows of a key, and behind them two of each other key, which run beside it, in order. */
+static void apart_on(struct hf_test_jobs *jobs, size_t n, key_fn *others)
 {
-    return i % 2 ? "KEY" : "key";
-}
-
-/* It leaves out more than it must: the rows still run, those of each key in order. */
-static void case_on(struct hf_test_jobs *jobs)
-{
-    hf_test_sql(jobs->url, hf_test_format("ALTER TABLE %s MODIFY COLUMN pk VARCHAR(255) COLLATE utf8mb4_general_ci", jobs->name));
-    hf_runtime *runtime = open_runtime(jobs, with_workers(3), a_moment, NULL);
-    add(jobs, runtime, 8, case_keys);
+    hf_test_gate_shut(&gate);
+    hf_runtime *runtime = open_runtime(jobs, with_workers(n + 3), check_key, NULL);
     start(runtime);
+    add(jobs, runtime, 2, only_first);
+    hf_test_gate_await(&gate, 1);
+    add(jobs, runtime, 2 * n, others);
+    hf_test_gate_await(&gate, 1 + n);
+    hf_test_sleep_ms(200);
+    CU_ASSERT_EQUAL(hf_test_gate_waiting(&gate), 1 + n);
+    CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.given_back"), 0);
+    hf_test_gate_open(&gate);
     wait_empty(runtime);
-    CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.acked"), 8);
+    CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.acked"), 2 * (double)n + 2);
     stop(runtime);
     check_keys(jobs, false);
 }
 
-static void keys_without_case(void)
+static const char *in_other_case(size_t i)
 {
-    const struct hf_test_kind kinds[] = {{HF__MYSQL, HF_ROW_LOCK}, {HF__MYSQL, HF_LEASE}, {HF__MYSQL, HF_ADVISORY_LOCK}};
-    on_each(kinds, 3, 30, case_on);
+    static const char *const alike[] = {"KEY", "Key"};
+    return alike[i % 2];
+}
+
+static void collation_on(struct hf_test_jobs *jobs, const char *change, key_fn *others)
+{
+    if (jobs->kind.database == HF__SQLITE)
+        hf_test_sql(jobs->url, hf_test_format("ALTER TABLE %s DROP COLUMN pk", jobs->name));
+    hf_test_sql(jobs->url, hf_test_format("ALTER TABLE %s %s", jobs->name, change));
+    first_key = "key";
+    apart_on(jobs, 2, others);
+}
+
+static void case_on(struct hf_test_jobs *jobs)
+{
+    static const char *const changes[] = {
+        [HF__POSTGRES] = "ALTER COLUMN pk TYPE text COLLATE holdfast_no_case",
+        [HF__MYSQL] = "MODIFY COLUMN pk VARCHAR(255) COLLATE utf8mb4_general_ci",
+        [HF__SQLITE] = "ADD COLUMN pk TEXT COLLATE NOCASE",
+    };
+    if (jobs->kind.database == HF__POSTGRES)
+        hf_test_sql(jobs->url, "CREATE COLLATION IF NOT EXISTS holdfast_no_case (provider = icu, locale = 'und-u-ks-level2', "
+                               "deterministic = false)");
+    collation_on(jobs, changes[jobs->kind.database], in_other_case);
+}
+
+static const char *with_accents(size_t i)
+{
+    static const char *const alike[] = {"k\xc3\xa9y", "k\xc3\xa8y "};
+    return alike[i % 2];
+}
+
+/* Keys of another character set than the connection's, with accents and blanks. */
+static void latin_on(struct hf_test_jobs *jobs)
+{
+    collation_on(jobs, "MODIFY COLUMN pk VARCHAR(255) CHARACTER SET latin1", with_accents);
+}
+
+static const char *padded(size_t i)
+{
+    static const char *const alike[] = {"KEY  ", "Key  "};
+    return alike[i % 2];
+}
+
+/* Keys that are read with blanks that a cast to text would strip. */
+static void padded_on(struct hf_test_jobs *jobs)
+{
+    hf_test_sql(jobs->url, hf_test_format("ALTER TABLE %s ALTER COLUMN pk TYPE character(5)", jobs->name));
+    first_key = "key  ";
+    apart_on(jobs, 2, padded);
+}
+
+static void keys_that_are_alike(void)
+{
+    const struct hf_test_kind mysql[] = {{HF__MYSQL, HF_ROW_LOCK}, {HF__MYSQL, HF_LEASE}, {HF__MYSQL, HF_ADVISORY_LOCK}};
+    const struct hf_test_kind postgres[] = {{HF__POSTGRES, HF_ROW_LOCK}, {HF__POSTGRES, HF_LEASE}, {HF__POSTGRES, HF_ADVISORY_LOCK}};
+    on_all(case_on);
+    on_each(mysql, 3, 30, latin_on);
+    on_each(postgres, 3, 30, padded_on);
+}
+
+/* ---- more keys in work than a claim can leave out ---- */
+
+enum { MOST = 1024, WIDE = 200, WIDE_KEYS = 2400 };
+
+static const char *wide_keys(size_t i)
+{
+    return hf_test_format("key %zu", i % WIDE_KEYS);
+}
+
+static void batch_at_the_gate(hf_delivery *const *deliveries, size_t n, void *ctx)
+{
+    (void)ctx;
+    hf_test_gate_pass(&gate);
+    for (size_t i = 0; i < n; i++)
+        (void)hf_delivery_set_outcome(deliveries[i], HF_ACK);
+}
+
+static bool more_than_most(void *runtime)
+{
+    return hf_test_stat(runtime, "subscription.0.in_work") > MOST;
+}
+
+/* Nothing is claimed, and no row goes to and fro, until some of them are free; then at once. */
+static void full_on(struct hf_test_jobs *jobs)
+{
+    hf_subscription_options options = with_workers(12);
+    options.batch = WIDE;
+    options.poll_ms = 3600000;
+    hf_test_gate_shut(&gate);
+    hf_runtime *runtime = open_runtime(jobs, options, NULL, batch_at_the_gate);
+    add(jobs, runtime, 2 * WIDE_KEYS, wide_keys);
+    start(runtime);
+    CU_ASSERT(hf_test_wait_until(more_than_most, runtime, 20000));
+    hf_test_sleep_ms(200);
+    double claims = hf_test_stat(runtime, "subscription.0.claims"), claimed = hf_test_stat(runtime, "subscription.0.claimed");
+    hf_test_sleep_ms(500);
+    CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.claims"), claims);
+    CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.claimed"), claimed);
+    CU_ASSERT(claimed < 2 * MOST);
+    hf_test_gate_open(&gate);
+    wait_empty(runtime);
+    CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.acked"), 2 * WIDE_KEYS);
+    CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.given_back"), 0);
+    stop(runtime);
+}
+
+static void more_keys_than_a_claim_names(void)
+{
+    const struct hf_test_kind kinds[] = {
+        {HF__POSTGRES, HF_ROW_LOCK}, {HF__MYSQL, HF_ROW_LOCK}, {HF__SQLITE, HF_LEASE}, {HF__POSTGRES, HF_LEASE}, {HF__MYSQL, HF_LEASE}};
+    on_each(kinds, 5, 30, full_on);
 }
 
 int main(int argc, char **argv)
@@ -650,7 +792,8 @@ int main(int argc, char **argv)
         {"all kinds of keys", all_kinds_of_keys},
         {"leases that wait", leases_that_wait},
         {"free keys are claimed at once", free_keys_are_claimed_at_once},
-        {"keys without case", keys_without_case},
+        {"keys that are alike", keys_that_are_alike},
+        {"more keys than a claim names", more_keys_than_a_claim_names},
         CU_TEST_INFO_NULL,
     };
     int status = hf_test_main(argc, argv, "runtime_partition", tests);
