@@ -276,8 +276,9 @@ static void put_first_claim(struct hf__sql *sql, const struct hf__plan *plan)
     hf__sql_name(sql, HF__COLUMN(plan, ID));
     hf__sql_put(sql, " = hf_chosen");
     hf__sql_put(sql, plan->table->no_key_update ? " FOR NO KEY UPDATE SKIP LOCKED" : " FOR UPDATE SKIP LOCKED");
-    hf__sql_put(sql, ") AS hf_locked LIMIT ");
+    hf__sql_put(sql, ") AS hf_locked LIMIT (SELECT "); /* of a bare parameter it would be planned anew each time */
     hf__sql_bind(sql, HF__P_LIMIT);
+    hf__sql_put(sql, "::bigint)");
 }
 
 /* An id may stand in several parts of a partitioned table. */
