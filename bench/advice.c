@@ -43,7 +43,8 @@ hf_strategy bench_advised(const struct bench_options *options)
 static void number(FILE *out, const char *before, double value, const char *after)
 {
     char text[BENCH_NUMBER_TEXT];
-    fprintf(out, "%s%s%s", before, bench_number_short(value, text), after);
+    bool whole = value == floor(value);
+    fprintf(out, "%s%s%s", before, whole ? bench_number(value, 0, text) : bench_number_short(value, text), after);
 }
 
 static void say_which(FILE *out, const struct bench_options *options)

@@ -239,24 +239,30 @@ static void line(const char *name, double value, const char *unit)
     printf("%-34s %s%s\n", name, bench_number_short(value, text), unit);
 }
 
+static void count_line(const char *name, size_t value, const char *unit)
+{
+    char text[BENCH_NUMBER_TEXT];
+    printf("%-34s %s%s\n", name, bench_number((double)value, 0, text), unit);
+}
+
 void bench_plan_print(const struct bench_plan *plan)
 {
     const struct bench_model *model = &plan->model;
     printf("%-34s %s\n", "strategy", hf_strategy_name(plan->strategy));
-    line("workers", (double)plan->workers, "");
-    line("  that run at once", (double)plan->workers_at_once, "");
-    line("pool", (double)plan->pool, "");
-    line("  at least", (double)plan->pool_minimum, "");
-    line("  recommended", (double)plan->pool_recommended, "");
+    count_line("workers", plan->workers, "");
+    count_line("  that run at once", plan->workers_at_once, "");
+    count_line("pool", plan->pool, "");
+    count_line("  at least", plan->pool_minimum, "");
+    count_line("  recommended", plan->pool_recommended, "");
     line("connections held, mean", plan->held_mean, "");
-    line("connections held, p99", (double)plan->held_p99, "");
-    line("connections in use, at most", (double)plan->peak_in_use, "");
+    count_line("connections held, p99", plan->held_p99, "");
+    count_line("connections in use, at most", plan->peak_in_use, "");
     line("jobs a second, all processes", model->jobs_per_second * (double)plan->processes, "");
     line("workers busy", 100 * model->worker_utilisation, " %");
     line("database busy", 100 * model->database_utilisation, " %");
     line("wait for a connection, p99", plan->pool_wait_p99_ms, " ms");
     line("wait for a worker, mean", model->start_wait_mean_ms, " ms");
     line("wait for a worker, p99", model->start_wait_p99_ms, " ms");
-    line("connections of the fleet", (double)plan->fleet_connections, plan->fits ? "" : ": more than the server has");
+    count_line("connections of the fleet", plan->fleet_connections, plan->fits ? "" : ": more than the server has");
     printf("\n%s\n", plan->advice);
 }

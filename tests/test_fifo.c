@@ -845,23 +845,51 @@ static void begin_row(struct game *game, const struct hf__row *row)
         atomic_fetch_add(&game->backwards, 1);
 }
 
+/* A row that is not settled yet is ours still: its group is nobody else's. */
+static void keep_row(struct game *game, const struct hf__row *row)
+{
+    if (atomic_exchange(&game->in_work[group_of(row)], 1) != 0)
+        atomic_fetch_add(&game->together, 1);
+}
+
+static void end_row(struct game *game, const struct hf__change *change, const hf_error *err)
+{
+    if (change->status == HF_OK && change->action == HF__ACK)
+        atomic_fetch_add(&game->done, 1);
+    if (change->status != HF_OK && atomic_fetch_add(&game->failed, 1) == 0)
+        snprintf(game->why, sizeof game->why, "settle: %s: %.200s", hf_status_name(change->status), err->message);
+    hf__row_free(change->row);
+}
+
+/* Settles once. Returns how many are left, in front: those that somebody had locked at that moment. */
+static size_t settle_once(struct player *player, struct hf__change *changes, size_t n, bool last)
+{
+    struct game *game = player->game;
+    hf_error err = {.status = HF_OK};
+    size_t left = 0;
+    for (size_t i = 0; i < n; i++)
+        atomic_store(&game->in_work[group_of(changes[i].row)], 0);
+    (void)game->bed.strategy->settle(player->plan, player->conn, changes, n, soon(), &err);
+    for (size_t i = 0; i < n; i++) {
+        if (changes[i].status == HF_TRANSIENT && !last) {
+            keep_row(game, changes[i].row);
+            changes[left++] = changes[i];
+        } else {
+            end_row(game, &changes[i], &err);
+        }
+    }
+    return left;
+}
+
 static void play_settle(struct player *player, struct hf__row **rows, size_t n)
 {
     static const enum hf__action actions[] = {HF__ACK, HF__ACK, HF__ACK, HF__RETRY, HF__GIVE_BACK, HF__UNBEGUN};
     struct hf__change changes[8] = {0};
-    hf_error err = {.status = HF_OK};
-    for (size_t i = 0; i < n; i++) {
+    struct hf__deadline limit = soon();
+    for (size_t i = 0; i < n; i++)
         changes[i] = (struct hf__change){.row = rows[i], .action = actions[(unsigned)rand_r(&player->seed) % 6]};
-        atomic_store(&player->game->in_work[group_of(rows[i])], 0);
-    }
-    (void)player->game->bed.strategy->settle(player->plan, player->conn, changes, n, soon(), &err);
-    for (size_t i = 0; i < n; i++) {
-        if (changes[i].status == HF_OK && changes[i].action == HF__ACK)
-            atomic_fetch_add(&player->game->done, 1);
-        if (changes[i].status != HF_OK && atomic_fetch_add(&player->game->failed, 1) == 0)
-            snprintf(player->game->why, sizeof player->game->why, "settle: %s: %.200s", hf_status_name(changes[i].status), err.message);
-        hf__row_free(rows[i]);
-    }
+    while ((n = settle_once(player, changes, n, hf__passed(limit))) > 0)
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
 }
 
 static void *play(void *arg)
