@@ -14,8 +14,9 @@ const struct hf_test_kind hf_test_kinds[] = {
 };
 const size_t hf_test_n_kinds = sizeof hf_test_kinds / sizeof hf_test_kinds[0];
 
+#define BARE "\"id\": \"id\""
 #define COLUMNS \
-    "\"id\": \"id\", \"payload\": \"payload\", \"attempt\": \"attempt\", \"retry_after\": \"retry_after\", \"last_error\": \"last_error\""
+    BARE ", \"payload\": \"payload\", \"attempt\": \"attempt\", \"retry_after\": \"retry_after\", \"last_error\": \"last_error\""
 
 static const char *text(const char *text_or_null)
 {
@@ -34,8 +35,8 @@ static const char *description(const struct hf_test_jobs *jobs, int lease_second
     } else if (jobs->kind.strategy == HF_ADVISORY_LOCK) {
         key = hf_test_format(", \"advisory_lock\": \"%s-{%s}\"", jobs->name, jobs->n_keys ? "account" : "id");
     }
-    return hf_test_format("{ \"table\": \"%s\", \"columns\": { " COLUMNS "%s%s }%s%s%s }", jobs->name, lease, text(shape.columns), key,
-                          text(shape.settings), dead);
+    return hf_test_format("{ \"table\": \"%s\", \"columns\": { %s%s%s }%s%s%s }", jobs->name, shape.bare ? BARE : COLUMNS, lease,
+                          text(shape.columns), key, text(shape.settings), dead);
 }
 
 void hf_test_jobs_open(struct hf_test_jobs *jobs, struct hf_test_kind kind, int lease_seconds)

@@ -27,6 +27,7 @@ struct hf_test_shape {
     const char *settings; /* more settings likewise: ", \"fifo\": true" */
     size_t n_keys;        /* advisory lock: so many keys share the rows; 0: each row has its own */
     bool dead_table;      /* dead letters go to a table of their own, NAME_dead */
+    bool bare;            /* of what every table has only the id, and what the strategy needs */
 };
 
 struct hf_test_jobs {
