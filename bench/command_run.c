@@ -12,7 +12,7 @@ static int print(const struct bench_options *options, const struct bench_result 
 
 int bench_command_run(int argc, char **argv)
 {
-    struct bench_options options;
+    struct bench_options options = {.url = NULL};
     struct bench_result result;
     hf_error err = {.status = HF_OK};
     bench_options_parse(BENCH_OPTIONS_RUN, "run", argc, argv, &options);

@@ -210,7 +210,7 @@ static int compare(struct bench_options *options, struct bench_comparison *compa
 
 int bench_command_compare(int argc, char **argv)
 {
-    struct bench_options options;
+    struct bench_options options = {.url = NULL};
     struct bench_comparison *comparison = calloc(1, sizeof *comparison);
     bench_options_parse(BENCH_OPTIONS_COMPARE, "compare", argc, argv, &options);
     if (options.workers == 0)
