@@ -80,14 +80,14 @@ static hf_status check(const struct hf__conn *conn, hf_error *err)
 static void note_trip(const struct hf__conn *conn)
 {
     if (conn->traffic != NULL) {
-        atomic_fetch_add_explicit(&conn->traffic->round_trips, 1, memory_order_relaxed);
+        atomic_fetch_add(&conn->traffic->round_trips, 1);
     }
 }
 
 static void note_commit(const struct hf__conn *conn, hf_status status)
 {
     if (conn->traffic != NULL && status == HF_OK) {
-        atomic_fetch_add_explicit(&conn->traffic->commits, 1, memory_order_relaxed);
+        atomic_fetch_add(&conn->traffic->commits, 1);
     }
 }
 

@@ -475,8 +475,9 @@ void hf__pool_snapshot(struct hf__pool *pool, struct hf__pool_snapshot *out)
     pthread_mutex_lock(&pool->mutex);
     hf__core_snapshot(&pool->core, out, hf__monotonic_ns());
     pthread_mutex_unlock(&pool->mutex);
-    out->round_trips = atomic_load_explicit(&pool->traffic.round_trips, memory_order_relaxed);
-    out->commits = atomic_load_explicit(&pool->traffic.commits, memory_order_relaxed);
+    /* In this order, and each commit is counted after its round trip: never more commits than round trips. */
+    out->commits = atomic_load(&pool->traffic.commits);
+    out->round_trips = atomic_load(&pool->traffic.round_trips);
 }
 
 size_t hf__pool_in_use(struct hf__pool *pool, enum hf__purpose purpose)
