@@ -75,7 +75,8 @@ endforeach()
 add_test(NAME symbols COMMAND sh ${PROJECT_SOURCE_DIR}/tests/symbols.sh $<TARGET_FILE:holdfast> ${HOLDFAST_PUBLIC_HEADERS})
 set_tests_properties(symbols PROPERTIES TIMEOUT 60 LABELS api)
 
-if(TARGET holdfast-bench AND HOLDFAST_POSTGRES)
+# It compares rates, of which a sanitizer makes nonsense.
+if(TARGET holdfast-bench AND HOLDFAST_POSTGRES AND NOT HOLDFAST_SANITIZE)
     add_test(NAME bench_fleet COMMAND sh ${PROJECT_SOURCE_DIR}/tests/bench_fleet.sh $<TARGET_FILE:holdfast-bench>)
     set_tests_properties(bench_fleet PROPERTIES TIMEOUT 600 LABELS e2e RUN_SERIAL ON)
 endif()

@@ -92,7 +92,7 @@ holds() { # EXPRESSION MESSAGE
 }
 
 fleet lease 5000
-fleet row_lock 500
+fleet row_lock 100 # few, so that nobody waits for longer than a statement may take
 lease=$(number jobs_per_second "$work/lease.out")
 row_lock=$(number jobs_per_second "$work/row_lock.out")
 most=$((server_connections * 1000 / handler_ms)) # jobs a second where each in work holds a connection
