@@ -116,6 +116,8 @@ static void put_held(const struct bench_options *options, const hf_cost *cost, s
         by_worker = fmin(by_worker, 1);
     bool each = options->strategy == HF_ADVISORY_LOCK;
     size_t most = (size_t)ceil(by_worker * (double)plan->workers_at_once) + others(cost);
+    if (each && cost->held_per_delivery <= 0) /* SQLite: each worker claims and settles by itself, and takes a connection for that */
+        most = plan->workers_at_once + others(cost);
     plan->held_per_delivery = each ? cost->held_per_delivery : cost->held_per_delivery / rows;
     plan->held_mean = by_worker * plan->model.in_handler_mean;
     plan->held_p99 = (size_t)ceil(by_worker * (double)plan->model.in_handler_p99);

@@ -29,6 +29,12 @@ static double pause_of(const struct bench_options *options)
     return options->strategy == HF_LEASE ? 0 : fmin(bench_distribution_mean(&options->handler), PAUSE_MOST_MS);
 }
 
+/* Pauses of one length make the workers walk in step, and ask the database for more at once than workers who do not. */
+static enum bench_law law_of(const struct bench_options *options)
+{
+    return bench_distribution_scv(&options->handler) > 0 ? BENCH_EXPONENTIAL : BENCH_CONSTANT;
+}
+
 /* Under row lock and advisory lock a batch is claimed, handled and settled as one. */
 static double jobs_in_one(const struct bench_options *options)
 {
@@ -64,7 +70,7 @@ static hf_status measure(const struct bench_options *options, size_t workers, do
     these.rate = 0;
     these.fail = 0;
     these.raw = false;
-    these.handler = (struct bench_distribution){.law = BENCH_CONSTANT, .a_ms = pause_of(options), .text = pause};
+    these.handler = (struct bench_distribution){.law = law_of(options), .a_ms = pause_of(options), .text = pause};
     hf_status status = bench_run(&these, &result, err);
     if (status == HF_OK && (result.jobs_per_second <= 0 || result.seconds_per_job <= 0))
         status = hf__fail(err, HF_DATABASE, "the speed of the database could not be measured: no job was done");
