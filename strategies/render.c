@@ -178,6 +178,11 @@ static void put_in_order(struct hf__sql *sql, const struct hf__plan *plan)
         put_index(sql, index);
 }
 
+static void put_row_lock(struct hf__sql *sql, const struct hf__plan *plan)
+{
+    hf__sql_put(sql, plan->table->no_key_update ? " FOR NO KEY UPDATE SKIP LOCKED" : " FOR UPDATE SKIP LOCKED");
+}
+
 /* The claim of a row lock, and of a lease where the database cannot update and return in one statement. */
 static void put_locking_claim(struct hf__sql *sql, const struct hf__plan *plan)
 {
@@ -191,7 +196,7 @@ static void put_locking_claim(struct hf__sql *sql, const struct hf__plan *plan)
     hf__put_order(sql, plan);
     hf__sql_put(sql, " LIMIT ");
     hf__sql_bind(sql, HF__P_LIMIT);
-    hf__sql_put(sql, plan->table->no_key_update ? " FOR NO KEY UPDATE SKIP LOCKED" : " FOR UPDATE SKIP LOCKED");
+    put_row_lock(sql, plan);
 }
 
 /* A change by a list of ids goes by their index: in a small table the optimizer would rather read all rows, and so wait for those that
@@ -275,7 +280,7 @@ static void put_first_claim(struct hf__sql *sql, const struct hf__plan *plan)
     hf__sql_put(sql, " WHERE ");
     hf__sql_name(sql, HF__COLUMN(plan, ID));
     hf__sql_put(sql, " = hf_chosen");
-    hf__sql_put(sql, plan->table->no_key_update ? " FOR NO KEY UPDATE SKIP LOCKED" : " FOR UPDATE SKIP LOCKED");
+    put_row_lock(sql, plan);
     hf__sql_put(sql, ") AS hf_locked LIMIT (SELECT "); /* of a bare parameter it would be planned anew each time */
     hf__sql_bind(sql, HF__P_LIMIT);
     hf__sql_put(sql, "::bigint)");
