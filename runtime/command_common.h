@@ -1,5 +1,5 @@
-/* What the subcommands of the holdfast command share. A parser that meets wrong usage ends the process with HF__EXIT_USAGE (argp does);
- * everything else returns its exit status. */
+/* What the subcommands of holdfast and holdfast-bench share. A parser that meets wrong usage ends the process with HF__EXIT_USAGE (argp
+ * does); everything else returns its exit status. */
 #ifndef HF_RUNTIME_COMMAND_COMMON_H
 #define HF_RUNTIME_COMMAND_COMMON_H
 
@@ -66,6 +66,13 @@ char *hf__number_text(uint64_t number, char out[HF__NUMBER_TEXT]);
 bool hf__arguments_hide(int argc, char **argv);
 /* What an argument, or the end of one, read before it was blanked. */
 const char *hf__argument(const char *shown);
+
+struct hf__subcommand {
+    const char *name;                  /* NULL in the last of a list */
+    int (*run)(int argc, char **argv); /* argv[0] is its name; returns the exit status */
+};
+/* All of main(): runs the subcommand that the command line names, doc is the text of --help. */
+int hf__command_dispatch(int argc, char **argv, const struct hf__subcommand *subcommands, const char *doc);
 
 int hf__command_ddl(int argc, char **argv);
 int hf__command_check(int argc, char **argv);

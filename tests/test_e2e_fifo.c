@@ -188,6 +188,8 @@ static void killed_on(struct hf_test_kind kind)
     hf_test_free(workers[0]);
     workers[0] = start(&fleet, "ack");
     struct hf_test_child *another = start(&fleet, "ack");
+    hf_test_fleet_ready(workers[0]); /* before that a SIGTERM kills it */
+    hf_test_fleet_ready(another);
     end_all(&fleet, workers);
     hf_test_kill(another, SIGTERM);
     hf_test_fleet_end(another, LIMIT_MS);
