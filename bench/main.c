@@ -18,5 +18,5 @@ int main(int argc, char **argv)
         {"run", bench_command_run},   {"compare", bench_command_compare}, {"sweep", bench_command_sweep},
         {"plan", bench_command_plan}, {"verify", bench_command_verify},   {0},
     };
-    return hf__command_dispatch(argc, argv, subcommands, doc);
+    return hf__command_dispatch("holdfast-bench", doc, subcommands, argc, argv);
 }

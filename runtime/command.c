@@ -1,8 +1,6 @@
 /* The holdfast command. */
 #include "runtime/command_common.h"
 
-const char hf__program[] = "holdfast";
-
 static const char doc[] = "Runs jobs that are kept in a table of your own PostgreSQL, MySQL, MariaDB or SQLite database."
                           "\vCommands:\n"
                           "  ddl      print, or make, the table for a description\n"
@@ -25,5 +23,5 @@ int main(int argc, char **argv)
         {"requeue", hf__command_requeue},
         {0},
     };
-    return hf__command_dispatch(argc, argv, subcommands, doc);
+    return hf__command_dispatch("holdfast", doc, subcommands, argc, argv);
 }

@@ -11,6 +11,8 @@
 
 /* ---- messages ---- */
 
+const char *hf__program = "holdfast";
+
 int hf__command_fail(const hf_error *err)
 {
     return hf__command_fail_text("%s", err->message[0] ? err->message : hf_status_text(err->status));

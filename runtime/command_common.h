@@ -11,7 +11,7 @@
 
 #include "holdfast.h"
 
-extern const char hf__program[]; /* "holdfast"; each program defines its own */
+extern const char *hf__program; /* "holdfast", or what hf__command_dispatch was given */
 
 enum { HF__EXIT_DONE = 0, HF__EXIT_FAILED = 1, HF__EXIT_USAGE = 2 };
 
@@ -71,8 +71,8 @@ struct hf__subcommand {
     const char *name;                  /* NULL in the last of a list */
     int (*run)(int argc, char **argv); /* argv[0] is its name; returns the exit status */
 };
-/* All of main(): runs the subcommand that the command line names, doc is the text of --help. */
-int hf__command_dispatch(int argc, char **argv, const struct hf__subcommand *subcommands, const char *doc);
+/* All of the main() of a program of that name: runs the subcommand that the command line names. doc is the text of --help. */
+int hf__command_dispatch(const char *program, const char *doc, const struct hf__subcommand *subcommands, int argc, char **argv);
 
 int hf__command_ddl(int argc, char **argv);
 int hf__command_check(int argc, char **argv);

@@ -57,10 +57,11 @@ static bool standard_descriptors(void)
     return fd >= 0 && close(fd) == 0;
 }
 
-int hf__command_dispatch(int argc, char **argv, const struct hf__subcommand *subcommands, const char *doc)
+int hf__command_dispatch(const char *program, const char *doc, const struct hf__subcommand *subcommands, int argc, char **argv)
 {
     static const struct argp_option options[] = {{.key = 'h', .flags = OPTION_HIDDEN}, {0}}; /* argp's own is -? */
     const struct argp argp = {.options = options, .parser = parse, .args_doc = "COMMAND [OPTION...]", .doc = doc};
+    hf__program = program;
     argp_program_version_hook = print_version;
     argp_err_exit_status = HF__EXIT_USAGE;
     if (!standard_descriptors()) {
