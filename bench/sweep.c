@@ -1,21 +1,16 @@
 /* Throughput and waiting against the size of the pool, or the number of workers: where more stops helping. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bench/knee.h"
 #include "bench/plan.h"
 #include "bench/run.h"
 #include "runtime/command_common.h"
 
-struct point {
-    size_t x; /* connections of the pool, or workers */
-    double jobs_per_second, wait_p99_ms;
-    size_t peak_in_use;
-};
-
 struct sweep {
-    struct point *points; /* owned */
-    size_t n, best, enough, knee;
+    struct bench_point *points; /* owned */
+    size_t n;
+    struct bench_knee at;
 };
 
 /* ---- which sizes ---- */
@@ -27,17 +22,17 @@ static size_t next_size(size_t x)
     return x < 4 ? x + 1 : power ? x + x / 2 : x / 3 * 4;
 }
 
-static size_t sizes_between(size_t least, size_t most, struct point *out)
+static size_t sizes_between(size_t least, size_t most, struct bench_point *out)
 {
     size_t n = 0;
     for (size_t x = 1; x < most; x = next_size(x))
         if (x >= least) {
             if (out)
-                out[n] = (struct point){.x = x};
+                out[n] = (struct bench_point){.x = x};
             n++;
         }
     if (out)
-        out[n] = (struct point){.x = most};
+        out[n] = (struct bench_point){.x = most};
     return n + 1;
 }
 
@@ -65,7 +60,7 @@ static hf_status list_sizes(const struct bench_options *options, struct sweep *s
 
 /* ---- running ---- */
 
-static hf_status run_point(const struct bench_options *options, struct point *point, bool *right, hf_error *err)
+static hf_status run_point(const struct bench_options *options, struct bench_point *point, bool *right, hf_error *err)
 {
     struct bench_options these = *options;
     struct bench_result result = {.crash_ms = -1};
@@ -84,38 +79,7 @@ static hf_status run_point(const struct bench_options *options, struct point *po
     return status;
 }
 
-/* ---- reading ---- */
-
-/* The knee: the point that lies furthest above the straight line from the first to the last, both axes from 0 to 1 (Satopaa, Albrecht,
- * Irwin, Raghavan, "Finding a Kneedle in a Haystack", 2011). */
-static size_t knee_of(const struct sweep *sweep)
-{
-    const struct point *first = sweep->points, *last = &sweep->points[sweep->n - 1];
-    double width = (double)last->x - (double)first->x, best = 0;
-    double height = sweep->points[sweep->best].jobs_per_second - first->jobs_per_second;
-    size_t knee = sweep->enough;
-    for (size_t i = 0; width > 0 && height > 0 && i < sweep->n; i++) {
-        double x = ((double)sweep->points[i].x - (double)first->x) / width;
-        double y = (sweep->points[i].jobs_per_second - first->jobs_per_second) / height;
-        if (y - x > best) {
-            best = y - x;
-            knee = i;
-        }
-    }
-    return knee;
-}
-
-static void read_points(struct sweep *sweep)
-{
-    sweep->best = 0;
-    for (size_t i = 1; i < sweep->n; i++)
-        if (sweep->points[i].jobs_per_second > sweep->points[sweep->best].jobs_per_second)
-            sweep->best = i;
-    sweep->enough = 0;
-    while (sweep->points[sweep->enough].jobs_per_second < 0.95 * sweep->points[sweep->best].jobs_per_second)
-        sweep->enough++;
-    sweep->knee = knee_of(sweep);
-}
+/* ---- telling ---- */
 
 static const char *axis_of(const struct bench_options *options)
 {
@@ -127,30 +91,30 @@ static void print_sweep(const struct bench_options *options, const struct sweep 
     printf("%s\n%8s %12s %8s %14s %12s\n", hf_strategy_name(options->strategy), axis_of(options), "jobs/s", "of best", "p99 wait, ms",
            "peak in use");
     for (size_t i = 0; i < sweep->n; i++) {
-        const struct point *point = &sweep->points[i];
+        const struct bench_point *point = &sweep->points[i];
         printf("%8zu %12.1f %7.0f%% %14.2f %12zu%s%s\n", point->x, point->jobs_per_second,
-               100 * point->jobs_per_second / sweep->points[sweep->best].jobs_per_second, point->wait_p99_ms, point->peak_in_use,
-               i == sweep->enough ? "  smallest with 95 %" : "", i == sweep->knee ? "  knee" : "");
+               100 * point->jobs_per_second / sweep->points[sweep->at.best].jobs_per_second, point->wait_p99_ms, point->peak_in_use,
+               i == sweep->at.enough ? "  smallest with 95 %" : "", i == sweep->at.knee ? "  knee" : "");
     }
     if (options->over_workers)
-        printf("%zu workers do 95 %% of the best throughput.\n\n", sweep->points[sweep->enough].x);
+        printf("%zu workers do 95 %% of the best throughput.\n\n", sweep->points[sweep->at.enough].x);
     else
-        printf("A pool of %zu does 95 %% of the best throughput.\n\n", sweep->points[sweep->enough].x);
+        printf("A pool of %zu does 95 %% of the best throughput.\n\n", sweep->points[sweep->at.enough].x);
 }
 
 static json_t *sweep_json(const struct bench_options *options, const struct sweep *sweep)
 {
     json_t *points = json_array();
     for (size_t i = 0; i < sweep->n; i++) {
-        const struct point *point = &sweep->points[i];
+        const struct bench_point *point = &sweep->points[i];
         if (json_array_append_new(points, json_pack("{s:I, s:f, s:f, s:I}", axis_of(options), (json_int_t)point->x, "jobs_per_second",
                                                     point->jobs_per_second, "wait_p99_ms", point->wait_p99_ms, "peak_in_use",
                                                     (json_int_t)point->peak_in_use)) != 0)
             break; /* out of memory: then the next does not work either */
     }
     return json_pack("{s:s, s:o, s:I, s:I, s:I}", "strategy", hf_strategy_name(options->strategy), "points", points, "best",
-                     (json_int_t)sweep->points[sweep->best].x, "smallest_with_95_percent", (json_int_t)sweep->points[sweep->enough].x,
-                     "knee", (json_int_t)sweep->points[sweep->knee].x);
+                     (json_int_t)sweep->points[sweep->at.best].x, "smallest_with_95_percent", (json_int_t)sweep->points[sweep->at.enough].x,
+                     "knee", (json_int_t)sweep->points[sweep->at.knee].x);
 }
 
 /* One strategy. What was run before an interruption is printed. */
@@ -165,7 +129,7 @@ static hf_status sweep_one(const struct bench_options *options, json_t *list, bo
     }
     sweep.n = done;
     if (done > 0) {
-        read_points(&sweep);
+        sweep.at = bench_knee_of(sweep.points, sweep.n);
         if (options->json)
             (void)json_array_append_new(list, sweep_json(options, &sweep)); /* its failure shows as out of memory at the end */
         else

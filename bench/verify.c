@@ -3,88 +3,49 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bench/figures.h"
 #include "bench/plan.h"
 #include "bench/run.h"
 #include "runtime/command_common.h"
 
-struct figure {
-    const char *name, *key;
-    double predicted, measured;
-    double slack; /* a difference of no meaning */
-    bool bound;   /* less than predicted is right */
-};
-
-enum { FIGURES = 5 };
-
-/* A share of the prediction; 0 where the difference means nothing. */
-static double error_of(const struct figure *figure)
-{
-    double difference = fabs(figure->measured - figure->predicted);
-    if (difference <= figure->slack || (figure->bound && figure->measured <= figure->predicted))
-        return 0;
-    return figure->predicted > 0 ? difference / figure->predicted : INFINITY;
-}
-
-/* Handlers that do nothing leave the database alone to set the pace, and that is never twice the same. */
-static double limit_of(const struct bench_options *options)
-{
-    return bench_distribution_mean(&options->handler) > 0 ? 0.10 : 0.25;
-}
-
-static void list_figures(const struct bench_plan *plan, const struct bench_result *result, struct figure out[FIGURES])
-{
-    double processes = (double)plan->processes;
-    out[0] = (struct figure){"jobs/s", "jobs_per_second", plan->model.jobs_per_second * processes, result->jobs_per_second, 0, false};
-    out[1] = (struct figure){
-        "connections held by a delivery in work", "held_per_delivery", plan->held_per_delivery, result->held_per_delivery, 0.05, false};
-    out[2] = (struct figure){"connections held, mean", "held_mean", plan->held_mean, result->held_mean, 0.1, false};
-    out[3] = (struct figure){"connections held, p99", "held_p99", (double)plan->held_p99, (double)result->held_p99, 1, false};
-    out[4] = (struct figure){"connections in use, at most", "peak_in_use", (double)plan->peak_in_use, (double)result->peak_in_use, 0, true};
-}
-
-static void print_figures(const struct figure figures[FIGURES], double limit)
+static void print_figures(const struct bench_figure figures[BENCH_FIGURES], double limit)
 {
     printf("\n%-40s %12s %12s %8s\n", "", "predicted", "measured", "error");
-    for (size_t i = 0; i < FIGURES; i++) {
-        double error = error_of(&figures[i]);
-        printf("%-40s %12.2f %12.2f %7.1f%%%s\n", figures[i].name, figures[i].predicted, figures[i].measured, 100 * error,
-               error <= limit ? "" : "  too far off");
+    for (size_t i = 0; i < BENCH_FIGURES; i++) {
+        double error = bench_figure_error(&figures[i]);
+        printf("%-40s %12.2f %12.2f ", figures[i].name, figures[i].predicted, figures[i].measured);
+        if (figures[i].meaningless)
+            printf("%8s\n", "-");
+        else
+            printf("%7.1f%%%s\n", 100 * error, error <= limit ? "" : "  too far off");
     }
 }
 
-static json_t *figure_json(const struct figure *figure, double limit)
+static json_t *figure_json(const struct bench_figure *figure, double limit)
 {
-    double error = error_of(figure);
+    double error = bench_figure_error(figure);
     return json_pack("{s:f, s:f, s:o, s:b}", "predicted", figure->predicted, "measured", figure->measured, "error",
-                     isfinite(error) ? json_real(error) : json_null(), "within", error <= limit);
+                     figure->meaningless || !isfinite(error) ? json_null() : json_real(error), "within", error <= limit);
 }
 
-static int print_json(const struct bench_plan *plan, const struct bench_result *result, const struct figure figures[FIGURES], double limit,
-                      bool holds)
+static int print_json(const struct bench_plan *plan, const struct bench_result *result, const struct bench_figure figures[BENCH_FIGURES],
+                      double limit, bool holds)
 {
     json_t *list = json_object();
-    for (size_t i = 0; i < FIGURES; i++)
+    for (size_t i = 0; i < BENCH_FIGURES; i++)
         if (json_object_set_new(list, figures[i].key, figure_json(&figures[i], limit)) != 0)
             break; /* out of memory: then the next does not work either */
     return hf__command_print_json(json_pack("{s:o, s:o, s:o, s:f, s:b}", "plan", bench_plan_json(plan), "run", bench_result_json(result),
                                             "figures", list, "limit", limit, "holds", holds));
 }
 
-static bool all_within(const struct figure figures[FIGURES], double limit)
-{
-    bool holds = true;
-    for (size_t i = 0; i < FIGURES; i++)
-        holds = holds && error_of(&figures[i]) <= limit;
-    return holds;
-}
-
 /* Returns the exit status. */
 static int judge(const struct bench_options *options, const struct bench_plan *plan, const struct bench_result *result)
 {
-    struct figure figures[FIGURES];
-    double limit = limit_of(options);
-    list_figures(plan, result, figures);
-    bool holds = all_within(figures, limit);
+    struct bench_figure figures[BENCH_FIGURES];
+    double limit = bench_figures_limit(result);
+    bench_figures_list(plan, result, figures);
+    bool holds = bench_figures_within(figures, limit);
     int exit_status = HF__EXIT_DONE;
     if (options->json)
         exit_status = print_json(plan, result, figures, limit, holds);

@@ -100,6 +100,15 @@ void hf__put_later(struct hf__sql *sql, const struct hf__plan *plan)
     hf__sql_put(sql, plan->dialect->later_close);
 }
 
+void hf__put_is_time(struct hf__sql *sql, const struct hf__plan *plan, enum hf__role role)
+{
+    if (!plan->dialect->is_time)
+        return;
+    hf__sql_put(sql, " AND ");
+    hf__sql_name(sql, plan->table->column[role]);
+    hf__sql_put(sql, plan->dialect->is_time);
+}
+
 /* A column that cannot be NULL gets the bare comparison, which is a range of the index. */
 static void put_passed(struct hf__sql *sql, const struct hf__plan *plan, enum hf__role role, bool *any)
 {
@@ -114,11 +123,7 @@ static void put_passed(struct hf__sql *sql, const struct hf__plan *plan, enum hf
     hf__sql_name(sql, name);
     hf__sql_put(sql, " <= ");
     hf__put_now(sql, plan);
-    if (plan->dialect->is_time && role == HF__ROLE_RETRY_AFTER) { /* of other shapes some compare as long past */
-        hf__sql_put(sql, " AND ");
-        hf__sql_name(sql, name);
-        hf__sql_put(sql, plan->dialect->is_time);
-    }
+    hf__put_is_time(sql, plan, role);
     if (column->nullable)
         hf__sql_put(sql, ")");
 }

@@ -84,6 +84,8 @@ void hf__put_groups(struct hf__sql *sql, const struct hf__plan *plan, bool *any)
 /* The same; on a FIFO table rows without a group, because those with one are claimed by their heads (fifo.h). */
 void hf__put_claimed_groups(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
 void hf__put_due(struct hf__sql *sql, const struct hf__plan *plan, bool *any);
+/* And it is a time at all, where the column's type does not say so: of other shapes some compare as long past. */
+void hf__put_is_time(struct hf__sql *sql, const struct hf__plan *plan, enum hf__role role);
 void hf__put_unleased(struct hf__sql *sql, const struct hf__plan *plan, bool *any); /* no lease, or one that has ended */
 /* The time of every comparison, by the clock that the description names; and that of a row that is put back with a delay. */
 void hf__put_now(struct hf__sql *sql, const struct hf__plan *plan);

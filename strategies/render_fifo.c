@@ -311,6 +311,7 @@ static hf_status render_clear(struct hf__plan *plan, hf_error *err)
         hf__sql_name(&sql, HF__COLUMN(plan, LOCKED_UNTIL));
         hf__sql_put(&sql, " <= ");
         hf__put_now(&sql, plan);
+        hf__put_is_time(&sql, plan, HF__ROLE_LOCKED_UNTIL);
     }
     return keep(&sql, &plan->sql.clear, err);
 }

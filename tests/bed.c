@@ -14,7 +14,7 @@ bool hf_bed_offers(enum hf__database database, enum hf__strategy_kind kind)
 
 struct hf__deadline hf_bed_soon(void)
 {
-    return hf__after_ms(10000);
+    return hf__after_ms(30000);
 }
 
 const char *hf_bed_text(const struct hf_test_bed *bed, const char *text)

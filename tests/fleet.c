@@ -10,7 +10,7 @@
 #include "tests/command.h"
 
 #define MAX_ARGUMENTS 32
-#define READY_MS 20000
+#define READY_MS 60000
 
 void hf_test_fleet_open(struct hf_test_fleet *fleet, struct hf_test_kind kind, int lease_seconds, struct hf_test_shape shape)
 {

@@ -2,7 +2,7 @@
 
 #include "tests/support.h"
 
-#define LIMIT_MS 20000
+#define LIMIT_MS 60000
 
 void hf_test_gate_pass(struct hf_test_gate *gate)
 {

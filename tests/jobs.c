@@ -248,7 +248,7 @@ static bool enough_runs(void *arg)
 void hf_test_wait_for_runs(struct hf_test_jobs *jobs, size_t n)
 {
     struct enough enough = {jobs, n};
-    if (!hf_test_wait_until(enough_runs, &enough, 30000)) {
+    if (!hf_test_wait_until(enough_runs, &enough, 60000)) {
         hf_test_fail("%s: %zu runs, not %zu; log: %s", hf_test_jobs_place(jobs), hf_test_n_runs(jobs), n, jobs->log ? jobs->log : "");
     }
 }

@@ -75,7 +75,7 @@ void hf_test_no_overlap(struct hf_test_jobs *jobs);
 void hf_test_sort_runs(struct hf_test_jobs *jobs);
 size_t hf_test_runs_of(struct hf_test_jobs *jobs, int64_t id);
 size_t hf_test_n_runs(struct hf_test_jobs *jobs);
-void hf_test_wait_for_runs(struct hf_test_jobs *jobs, size_t n); /* that began; fails after 30 s */
+void hf_test_wait_for_runs(struct hf_test_jobs *jobs, size_t n); /* that began; fails after a minute */
 /* The value of a number of hf_stats; fails when there is none. */
 double hf_test_stat(hf_runtime *runtime, const char *name);
 bool hf_test_logged(struct hf_test_jobs *jobs, const char *text);

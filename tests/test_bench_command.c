@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/command.h"
+#include "tests/terminal.h"
 
 #define BENCH(...) bench((const char *const[]){hf_test_program("holdfast-bench"), __VA_ARGS__, NULL})
 
@@ -26,10 +27,15 @@ static int64_t tables(pid_t pid)
     return hf_test_query_int(hf_test_postgres_url(), tables_of("count(*)", pid));
 }
 
+static int64_t rows_of(pid_t pid)
+{
+    const char *name = hf_test_query_text(hf_test_postgres_url(), tables_of("min(table_name)", pid));
+    return name ? hf_test_query_int(hf_test_postgres_url(), hf_test_format("SELECT count(*) FROM %s", name)) : 0;
+}
+
 static bool table_has_rows(void *ctx)
 {
-    const char *name = hf_test_query_text(hf_test_postgres_url(), tables_of("min(table_name)", *(const pid_t *)ctx));
-    return name && hf_test_query_int(hf_test_postgres_url(), hf_test_format("SELECT count(*) FROM %s", name)) > 0;
+    return rows_of(*(const pid_t *)ctx) > 0;
 }
 
 static void has_keys(const json_t *object, const char *const *keys)
@@ -123,12 +129,98 @@ static void interrupts(void)
     interrupted(SIGTERM, "3");
 }
 
+/* On a terminal a bar shows how far it is, how fast and how long it will take, and goes when the run ends. */
+static void progress_on_a_terminal(void)
+{
+    const char *const argv[] = {hf_test_program("holdfast-bench"),
+                                "run",
+                                "--db",
+                                hf_test_postgres_url(),
+                                "--strategy",
+                                "lease",
+                                "--workers",
+                                "2",
+                                "--handler-ms",
+                                "30",
+                                "--jobs",
+                                "100",
+                                NULL};
+    int code = -1;
+    const char *text = hf_test_on_terminal(argv, &code);
+    CU_ASSERT_EQUAL(code, 0);
+    hf_test_must_contain(text, "\r\033[K");
+    hf_test_must_contain(text, "###");
+    hf_test_must_contain(text, " of 100, ");
+    hf_test_must_contain(text, "/s, ");
+    hf_test_must_contain(text, " s left");
+    const char *cleared = strstr(text, "\r\033[K"), *report = strstr(text, "100 of 100 jobs");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(report);
+    for (const char *next = cleared; next; next = strstr(next + 1, "\r\033[K"))
+        cleared = next;
+    CU_ASSERT(cleared && cleared < report); /* nothing of the bar stays */
+    CU_ASSERT_PTR_NULL(strstr(report, "##"));
+}
+
+/* A child of the process, whichever comes first. 0: there is none. */
+static pid_t child_of(pid_t pid)
+{
+    const char *children = hf_test_read_file(hf_test_format("/proc/%ld/task/%ld/children", (long)pid, (long)pid));
+    return (pid_t)strtol(children, NULL, 10);
+}
+
+struct watched {
+    pid_t pid;
+    int64_t most; /* rows that were there */
+};
+
+/* All rows were there, and some have gone. */
+static bool is_under_way(void *ctx)
+{
+    struct watched *watched = ctx;
+    int64_t rows = rows_of(watched->pid);
+    watched->most = rows > watched->most ? rows : watched->most;
+    return child_of(watched->pid) > 0 && rows > 0 && rows < watched->most;
+}
+
+/* One of the processes is killed: the others end, what became of each job is told, and the exit status says that it went wrong. */
+static void killed_process(const char *strategy)
+{
+    struct hf_test_child *child = BENCH("run", "--db", hf_test_postgres_url(), "--strategy", strategy, "--jobs", "400", "--handler-ms",
+                                        "50", "--workers", "2", "--processes", "3", "--json");
+    pid_t pid = hf_test_pid(child);
+    struct watched watched = {.pid = pid};
+    CU_ASSERT_TRUE_FATAL(hf_test_wait_until(is_under_way, &watched, 20000));
+    pid_t victim = child_of(pid);
+    CU_ASSERT_FATAL(victim > 0);
+    kill(victim, SIGKILL);
+    CU_ASSERT_EQUAL(hf_test_wait(child, 60000), 1);
+    hf_test_must_contain(hf_test_stderr(child), hf_test_format("process %ld of the run was killed by signal 9", (long)victim));
+    json_t *object = json_loads(hf_test_stdout(child), 0, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(object);
+    json_int_t done = json_integer_value(json_object_get(object, "done")), left = json_integer_value(json_object_get(object, "left"));
+    json_int_t lost = json_integer_value(json_object_get(object, "lost"));
+    CU_ASSERT(done > 0 && done < 400);
+    CU_ASSERT_EQUAL(done + left + lost, 400);
+    json_decref(object);
+    hf_test_free(child);
+    CU_ASSERT_EQUAL(tables(pid), 0);
+}
+
+static void killed_processes(void)
+{
+    killed_process("row_lock");
+    killed_process("lease");
+    killed_process("advisory");
+}
+
 int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {{"JSON, and no progress in a pipe", json_and_no_progress},
                            {"for people", for_people},
                            {"wrong usage", wrong_usage},
                            {"interrupts", interrupts},
+                           {"progress on a terminal", progress_on_a_terminal},
+                           {"a process is killed", killed_processes},
                            CU_TEST_INFO_NULL};
     return hf_test_main(argc, argv, "bench_command", tests);
 }

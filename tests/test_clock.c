@@ -162,8 +162,9 @@ static void slews_under_constant_reading(void)
     for (; last.after_ns - first.before_ns < 20 * NS_PER_MS; reads++) {
         last = read_clock(clock);
     }
-    int64_t passed_us = (last.before_ns - first.after_ns) / NS_PER_US;
-    check_between(last.us - first.us, passed_us / 2 - reads / 1000 - 2, passed_us / 2 + 1000000, "half of what passed");
+    int64_t least_us = (last.before_ns - first.after_ns) / NS_PER_US / 2;
+    int64_t most_us = (last.after_ns - first.before_ns) / NS_PER_US / 2;
+    check_between(last.us - first.us, least_us - reads / 1000 - 2, most_us + reads + 2, "half of what passed");
     hf__clock_free(clock);
 }
 
@@ -226,14 +227,21 @@ static void due_every_minute(void)
     hf__clock_free(clock);
 }
 
+/* A server's clock is so far ahead of the host's. What passes between the readings of both is no more than this took. */
+static void check_host_offset(struct hf__clock *clock, int64_t ahead_us)
+{
+    int64_t at_ns = hf__monotonic_ns();
+    sample_at(clock, at_ns, wall_us() + ahead_us);
+    int64_t offset_us = hf__clock_host_offset_us(clock);
+    int64_t slack_us = (hf__monotonic_ns() - at_ns) / NS_PER_US + 1000000;
+    check_between(offset_us, ahead_us - slack_us, ahead_us + slack_us, "the server's clock minus the host's");
+}
+
 static void host_offset(void)
 {
     struct hf__clock *clock = new_clock();
-    int64_t at_ns = hf__monotonic_ns();
-    sample_at(clock, at_ns, wall_us() + 5000000);
-    check_between(hf__clock_host_offset_us(clock), 4000000, 6000000, "the server's clock minus the host's");
-    sample_at(clock, at_ns, wall_us() - 5000000);
-    check_between(hf__clock_host_offset_us(clock), -6000000, -4000000, "the server's clock minus the host's");
+    check_host_offset(clock, 3600000000);
+    check_host_offset(clock, -3600000000);
     hf__clock_free(clock);
 }
 
@@ -398,7 +406,8 @@ static struct fake new_fake(enum hf__database database, int quick_call, int fail
     return fake;
 }
 
-static void check_measures(enum hf__database database, const char *sql, int quick_call)
+/* Whether the quick answer counted. On a busy machine it may take longer than the others, and then one of those counts. */
+static bool quickest_counts(enum hf__database database, const char *sql, int quick_call)
 {
     struct hf__clock *clock = new_clock();
     struct fake fake = new_fake(database, quick_call, NO_CALL, hf__null());
@@ -407,14 +416,24 @@ static void check_measures(enum hf__database database, const char *sql, int quic
     check_between(fake.calls, 3, 5, "round trips");
     CU_ASSERT_STRING_EQUAL(fake.sql, sql);
     CU_ASSERT_TRUE(fake.serial != 0);
-    int64_t shown_us = hf__clock_now_us(clock) - (hf__monotonic_ns() - fake.base_ns) / NS_PER_US;
-    check_between(shown_us, YEAR_2020_US - 1000000, YEAR_2020_US + 1000000, "the quickest answer counts");
+    struct reading shown = read_clock(clock);
+    int64_t ahead_us = shown.us - YEAR_2020_US - (shown.before_ns - fake.base_ns) / NS_PER_US;
     CU_ASSERT_TRUE(hf__clock_host_offset_us(clock) < 0);
 
     int calls = fake.calls;
     HF_TEST_OK(hf__clock_measure(clock, &fake.conn, hf__after_ms(10000), &err), &err);
     CU_ASSERT_EQUAL(fake.calls, calls); /* not due */
     hf__clock_free(clock);
+    return ahead_us > -1000000 && ahead_us < 1000000;
+}
+
+static void check_measures(enum hf__database database, const char *sql, int quick_call)
+{
+    bool counts = false;
+    for (int i = 0; i < 20 && !counts; i++) {
+        counts = quickest_counts(database, sql, quick_call);
+    }
+    CU_ASSERT_TRUE(counts);
 }
 
 static void measures(void)
@@ -488,14 +507,17 @@ static void check_server(enum hf__database database)
     struct hf__url *url = NULL;
     struct hf__conn *conn = NULL;
     hf_error err;
-    const struct hf__session_options options = {.connect_timeout_ms = 10000, .idle_limit_ms = 60000};
+    const struct hf__session_options options = {.connect_timeout_ms = 30000, .idle_limit_ms = 60000};
     HF_TEST_OK(hf__url_parse(hf_test_url(database), &url, &err), &err);
-    HF_TEST_OK(hf__conn_open(url, &options, hf__after_ms(10000), &conn, &err), &err);
+    HF_TEST_OK(hf__conn_open(url, &options, hf__after_ms(30000), &conn, &err), &err);
     struct hf__clock *clock = new_clock();
-    HF_TEST_OK(hf__clock_measure(clock, conn, hf__after_ms(10000), &err), &err);
+    int64_t begun_us = wall_us();
+    HF_TEST_OK(hf__clock_measure(clock, conn, hf__after_ms(30000), &err), &err);
     CU_ASSERT_FALSE(hf__clock_due(clock));
-    check_between(hf__clock_host_offset_us(clock), -1000000, 1000000, "the server's clock minus the host's");
-    check_between(hf__clock_now_us(clock) - wall_us(), -1000000, 1000000, "now minus the host's clock");
+    int64_t now_us = hf__clock_now_us(clock);
+    int64_t slack_us = wall_us() - begun_us + 1000000; /* no measurement is worse than what it took */
+    check_between(hf__clock_host_offset_us(clock), -slack_us, slack_us, "the server's clock minus the host's");
+    check_between(now_us - wall_us(), -slack_us, slack_us, "now minus the host's clock");
     hf__clock_free(clock);
     hf__conn_close(conn);
     hf__url_free(url);

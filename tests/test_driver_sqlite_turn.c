@@ -1,5 +1,8 @@
 /* The writers of one process take turns at a SQLite file: one at a time, oldest first, within their deadline. */
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "pool/driver_sqlite_turn.h"
@@ -57,11 +60,13 @@ static void test_one_at_a_time(void)
 struct in_line {
     struct hf__sqlite_turns *turns;
     char name, *order;
+    atomic_int thread; /* its number once it asks */
 };
 
 static void *write_name(void *arg)
 {
     struct in_line *me = arg;
+    atomic_store(&me->thread, (int)gettid());
     if (!hf__sqlite_turn_take(me->turns, hf__after_ms(60000)))
         return arg;
     char *at = me->order;
@@ -72,6 +77,21 @@ static void *write_name(void *arg)
     return NULL;
 }
 
+/* It has asked and sleeps: it stands in line. */
+static bool stands_in_line(void *arg)
+{
+    const struct in_line *one = arg;
+    int thread = atomic_load(&one->thread);
+    char state = '?';
+    FILE *file = thread > 0 ? fopen(hf_test_format("/proc/self/task/%d/stat", thread), "re") : NULL;
+    if (file) {
+        if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+            state = '?';
+        fclose(file);
+    }
+    return state == 'S';
+}
+
 static void test_oldest_first(void)
 {
     const char *path = new_file();
@@ -79,12 +99,12 @@ static void test_oldest_first(void)
     char order[8] = "";
     pthread_t threads[4];
     struct in_line line[4];
-    CU_ASSERT_TRUE_FATAL(hf__sqlite_turn_take(turns, hf__after_ms(1000)));
+    CU_ASSERT_TRUE_FATAL(hf__sqlite_turn_take(turns, hf__after_ms(60000)));
     for (size_t i = 0; i < 4; i++) {
-        line[i] = (struct in_line){turns, (char)('a' + (int)i), order};
+        line[i] = (struct in_line){turns, (char)('a' + (int)i), order, 0};
         CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[i], NULL, write_name, &line[i]), 0);
-        /* the next one starts when this one stands in line, which shows in nothing but that the turn cannot be had */
-        CU_ASSERT_FALSE(hf__sqlite_turn_take(turns, hf__after_ms(200)));
+        CU_ASSERT_TRUE(hf_test_wait_until(stands_in_line, &line[i], 30000)); /* the next one starts behind it */
+        CU_ASSERT_FALSE(hf__sqlite_turn_take(turns, hf__after_ms(20)));
     }
     hf__sqlite_turn_end(turns);
     for (size_t i = 0; i < 4; i++)

@@ -486,7 +486,7 @@ static bool claimed_again(void *arg)
 static void let_it_claim(struct waiting *waiting)
 {
     waiting->since_ms = (int64_t)hf_test_stat(waiting->runtime, "subscription.0.claims") + 4;
-    CU_ASSERT(hf_test_wait_until(claimed_again, waiting, 10000));
+    CU_ASSERT(hf_test_wait_until(claimed_again, waiting, 30000));
 }
 
 /* The key that the row has now is the one that is locked. */
@@ -507,7 +507,7 @@ static void changed_in_between(struct work *work, const struct change *change)
     struct hf__conn *outside = hf_test_session(work->jobs.url);
     lock_the_row(work, outside);
     struct waiting waiting = {work, start(work, 1, wait_at_gate), hf_test_now_ms()};
-    CU_ASSERT(hf_test_wait_until(take_waits, &waiting, 10000));
+    CU_ASSERT(hf_test_wait_until(take_waits, &waiting, 30000));
     if (work->jobs.kind.database != HF__SQLITE) {
         CU_ASSERT_FALSE(is_free(work, keys[0]));
     }

@@ -79,7 +79,7 @@ static bool counts(void *arg)
 static void server_counts(const struct scene *scene, const char *sql, int64_t n)
 {
     struct expected_count expected = {scene, sql, n};
-    if (!hf_test_wait_until(counts, &expected, 5000)) {
+    if (!hf_test_wait_until(counts, &expected, 30000)) {
         hf_test_fail("the server counts %lld, not %lld: %s", (long long)hf_test_query_int(scene->jobs.url, sql), (long long)n, sql);
     }
 }
@@ -103,7 +103,7 @@ static void check_in_work(const struct scene *scene, hf_runtime *runtime)
     CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.in_work"), WORKERS);
     CU_ASSERT_EQUAL(hf_test_stat(runtime, "pool.purposes.row_lock.in_use"), held_by(scene, HF_ROW_LOCK));
     CU_ASSERT_EQUAL(hf_test_stat(runtime, "pool.purposes.advisory_lock.in_use"), held_by(scene, HF_ADVISORY_LOCK));
-    CU_ASSERT(hf_test_wait_until(nothing_else_in_use, runtime, 5000));
+    CU_ASSERT(hf_test_wait_until(nothing_else_in_use, runtime, 30000));
     if (scene->jobs.kind.database == HF__SQLITE) {
         return;
     }
@@ -117,7 +117,7 @@ static void check_idle(const struct scene *scene, hf_runtime *runtime)
     CU_ASSERT_EQUAL(hf_test_stat(runtime, "pool.purposes.row_lock.in_use"), 0);
     CU_ASSERT_EQUAL(hf_test_stat(runtime, "pool.purposes.advisory_lock.in_use"), 0);
     CU_ASSERT_EQUAL(hf_test_stat(runtime, "model_exceeded"), 0);
-    CU_ASSERT(hf_test_wait_until(nothing_else_in_use, runtime, 5000));
+    CU_ASSERT(hf_test_wait_until(nothing_else_in_use, runtime, 30000));
     if (scene->jobs.kind.database == HF__SQLITE) {
         return;
     }

@@ -172,7 +172,7 @@ static void far_on(struct hf_test_kind kind)
 {
     struct far *far = calloc(1, sizeof *far);
     CU_ASSERT_PTR_NOT_NULL_FATAL(far);
-    hf_test_jobs_open(&far->jobs, kind, 2);
+    hf_test_jobs_open(&far->jobs, kind, 5);
     hf_test_sql(far->jobs.url,
                 hf_test_format("ALTER TABLE %s MODIFY retry_after TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)", far->jobs.name));
     hf_runtime *runtime = hf_test_jobs_start(&far->jobs, 1, in_twenty_years, far);
@@ -200,25 +200,51 @@ static void further_than_the_column(void)
 
 /* ---- case 17: text times of several shapes ---- */
 
-static const struct {
+struct shape {
     const char *time;
-    bool is_time;
-} shapes[] = {
-    {"CURRENT_TIMESTAMP", true},
-    {"strftime('%Y-%m-%d %H:%M:%f', 'now', '-1 hour')", true},
-    {"NULL", true},
-    {"strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '-1 minute')", false},
-    {"strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '+1 hour')", false},
-    {"CAST(strftime('%s', 'now', '-1 hour') AS INTEGER)", false},
-    {"CAST(strftime('%s', 'now', '+1 hour') AS INTEGER)", false},
-    {"1000 * CAST(strftime('%s', 'now', '+1 hour') AS INTEGER)", false},
-    {"julianday('now', '+1 hour')", false},
-    {"''", false},
+    bool is_time, waits; /* waits: what it says lies ahead */
 };
 
-static void add_shape(const struct hf_test_jobs *jobs, size_t i)
+static const struct shape due[] = {
+    {"CURRENT_TIMESTAMP", true, false},
+    {"strftime('%Y-%m-%d %H:%M:%f', 'now', '-1 hour')", true, false},
+    {"NULL", true, false},
+    {"strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '-1 minute')", false, false},
+    {"strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '+1 hour')", false, true},
+    {"CAST(strftime('%s', 'now', '-1 hour') AS INTEGER)", false, false},
+    {"CAST(strftime('%s', 'now', '+1 hour') AS INTEGER)", false, true},
+    {"1000 * CAST(strftime('%s', 'now', '+1 hour') AS INTEGER)", false, true},
+    {"julianday('now', '+1 hour')", false, true},
+    {"''", false, false},
+};
+
+/* Of leases that somebody else writes: one that lies ahead keeps its row, whatever it looks like. */
+static const struct shape leases[] = {
+    {"NULL", true, false},
+    {"CURRENT_TIMESTAMP", true, false},
+    {"strftime('%Y-%m-%d %H:%M:%f', 'now', '-1 hour')", true, false},
+    {"strftime('%Y-%m-%d %H:%M:%f', 'now', '+1 hour')", true, true},
+    {"strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '+1 hour')", false, true},
+    {"strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '-2 days')", false, false},
+    {"CAST(strftime('%s', 'now', '+1 hour') AS INTEGER)", false, true},
+    {"1000 * CAST(strftime('%s', 'now', '+1 hour') AS INTEGER)", false, true},
+    {"julianday('now', '+1 hour')", false, true},
+    {"''", false, false},
+};
+
+/* A role's column, of a type, with these in it. */
+struct shapes {
+    const char *column;
+    const struct shape *each;
+    size_t n;
+    hf_strategy strategy;
+    bool fifo;
+};
+
+static void add_shape(const struct hf_test_jobs *jobs, const struct shapes *shapes, size_t i)
 {
-    hf_test_sql(jobs->url, hf_test_format("INSERT INTO %s (id, retry_after) VALUES (%zu, %s)", jobs->name, i + 1, shapes[i].time));
+    hf_test_sql(jobs->url, hf_test_format("INSERT INTO %s (id, grp, %s) VALUES (%zu, 'g%zu', %s)", jobs->name, shapes->column, i + 1, i,
+                                          shapes->each[i].time));
 }
 
 static hf_outcome ack(hf_delivery *delivery, void *ctx)
@@ -228,29 +254,32 @@ static hf_outcome ack(hf_delivery *delivery, void *ctx)
 }
 
 /* A column as a producer of somebody else's may have made it: rows without a time are allowed, and numbers stay numbers or become text. */
-static struct hf_test_jobs *open_shapes(hf_strategy strategy, const char *type)
+static struct hf_test_jobs *open_shapes(const struct shapes *shapes, const char *type)
 {
     struct hf_test_jobs *jobs = malloc(sizeof *jobs);
     CU_ASSERT_PTR_NOT_NULL_FATAL(jobs);
-    hf_test_jobs_open(jobs, (struct hf_test_kind){HF__SQLITE, strategy}, 30);
+    struct hf_test_shape shape = {.columns = ", \"group\": \"grp\"", .settings = shapes->fifo ? ", \"fifo\": true" : NULL};
+    hf_test_jobs_open_shape(jobs, (struct hf_test_kind){HF__SQLITE, shapes->strategy}, 30, shape);
     hf_test_sql(jobs->url, hf_test_format("DROP TABLE %s", jobs->name));
     hf_test_sql(jobs->url, hf_test_format("CREATE TABLE %s (id INTEGER PRIMARY KEY, payload BLOB, attempt INTEGER NOT NULL DEFAULT 1, "
-                                          "retry_after %s, last_error TEXT, locked_until TEXT)",
-                                          jobs->name, type));
+                                          "grp TEXT, retry_after %s, last_error TEXT, locked_until %s)",
+                                          jobs->name, type, type));
     return jobs;
 }
 
-/* At the start each of them is refused, with the shape that is wanted. */
-static void shape_at_the_start(hf_strategy strategy, size_t i)
+/* At the start each of them is refused, with the column and the shape that is wanted. */
+static void shape_at_the_start(const struct shapes *shapes, size_t i)
 {
     hf_error err = {.status = HF_OK};
-    struct hf_test_jobs *jobs = open_shapes(strategy, "TEXT");
+    struct hf_test_jobs *jobs = open_shapes(shapes, "TEXT");
     hf_runtime *runtime = hf_test_jobs_runtime(jobs, NULL);
-    add_shape(jobs, i);
+    bool is_time = shapes->each[i].is_time;
+    add_shape(jobs, shapes, i);
     HF_TEST_OK(hf_subscribe(runtime, jobs->table, NULL, ack, jobs, NULL, &err), &err);
     hf_status status = hf_runtime_start(runtime, &err);
-    if (status != (shapes[i].is_time ? HF_OK : HF_INVALID) || (!shapes[i].is_time && !strstr(err.message, "YYYY-MM-DD HH:MM:SS"))) {
-        hf_test_fail("%s, %s: %s: %s", hf_test_jobs_place(jobs), shapes[i].time, hf_status_name(status), err.message);
+    if (status != (is_time ? HF_OK : HF_INVALID) ||
+        (!is_time && (!strstr(err.message, "YYYY-MM-DD HH:MM:SS") || !strstr(err.message, shapes->column)))) {
+        hf_test_fail("%s, %s: %s: %s", hf_test_jobs_place(jobs), shapes->each[i].time, hf_status_name(status), err.message);
     }
     HF_TEST_OK(hf_runtime_close(runtime), NULL);
     hf_test_jobs_close(jobs);
@@ -270,39 +299,55 @@ static void must_be_found(struct hf_test_jobs *jobs, hf_runtime *runtime)
     CU_ASSERT(found);
 }
 
-/* Those that come later do not run either, early or late; a check finds them. */
-static void shapes_later(hf_strategy strategy, const char *type)
+static bool should_run(const struct shape *shape)
 {
-    struct hf_test_jobs *jobs = open_shapes(strategy, type);
+    return shape->is_time && !shape->waits;
+}
+
+/* Those that come later do not run either, early or late; a check finds them. */
+static void shapes_later(const struct shapes *shapes, const char *type)
+{
+    struct hf_test_jobs *jobs = open_shapes(shapes, type);
     hf_runtime *runtime = hf_test_jobs_start(jobs, 2, ack, jobs);
     size_t expected = 0;
-    for (size_t i = 0; i < LENGTH(shapes); i++) {
-        add_shape(jobs, i);
-        expected += shapes[i].is_time;
+    for (size_t i = 0; i < shapes->n; i++) {
+        add_shape(jobs, shapes, i);
+        expected += should_run(&shapes->each[i]);
     }
     hf_test_wait_for_runs(jobs, expected);
     hf_test_sleep_ms(300); /* time to do wrong */
     must_be_found(jobs, runtime);
     hf_test_jobs_stop(jobs, runtime);
-    for (size_t i = 0; i < LENGTH(shapes); i++) {
-        if (hf_test_runs_of(jobs, (int64_t)i + 1) != shapes[i].is_time) {
-            hf_test_fail("%s, %s: %s ran %zu times", hf_test_jobs_place(jobs), type, shapes[i].time, hf_test_runs_of(jobs, (int64_t)i + 1));
+    for (size_t i = 0; i < shapes->n; i++) {
+        if (hf_test_runs_of(jobs, (int64_t)i + 1) != should_run(&shapes->each[i])) {
+            hf_test_fail("%s, %s %s: %s ran %zu times", hf_test_jobs_place(jobs), shapes->column, type, shapes->each[i].time,
+                         hf_test_runs_of(jobs, (int64_t)i + 1));
         }
     }
     hf_test_jobs_close(jobs);
     free(jobs);
 }
 
+static void check_shapes(struct shapes shapes)
+{
+    for (size_t i = 0; i < shapes.n; i++) {
+        shape_at_the_start(&shapes, i);
+    }
+    shapes_later(&shapes, "TEXT");
+    shapes_later(&shapes, "DATETIME");
+}
+
 static void times_of_other_shapes(void)
 {
-    static const hf_strategy strategies[] = {HF_LEASE, HF_ADVISORY_LOCK};
-    for (size_t s = 0; s < LENGTH(strategies); s++) {
-        for (size_t i = 0; i < LENGTH(shapes); i++) {
-            shape_at_the_start(strategies[s], i);
-        }
-        shapes_later(strategies[s], "TEXT");
-        shapes_later(strategies[s], "DATETIME");
-    }
+    check_shapes((struct shapes){"retry_after", due, LENGTH(due), HF_LEASE, false});
+    check_shapes((struct shapes){"retry_after", due, LENGTH(due), HF_ADVISORY_LOCK, false});
+    check_shapes((struct shapes){"retry_after", due, LENGTH(due), HF_LEASE, true});
+}
+
+static void leases_of_other_shapes(void)
+{
+    check_shapes((struct shapes){"locked_until", leases, LENGTH(leases), HF_LEASE, false});
+    check_shapes((struct shapes){"locked_until", leases, LENGTH(leases), HF_LEASE, true});
 }
 
 int main(int argc, char **argv)
@@ -312,6 +357,7 @@ int main(int argc, char **argv)
         {"delays as documented", delays_as_documented},
         {"further than the column", further_than_the_column},
         {"times of other shapes", times_of_other_shapes},
+        {"leases of other shapes", leases_of_other_shapes},
         CU_TEST_INFO_NULL,
     };
     return hf_test_main(argc, argv, "e2e_times", tests);

@@ -301,30 +301,45 @@ static void at_the_gate(hf_delivery *const *deliveries, size_t n, void *ctx)
     end_runs(n, ctx, runs);
 }
 
-/* Both workers with a full batch, for a while. */
-static void cost_on(struct hf_test_jobs *jobs)
+enum { COST_WORKERS = 2, COST_ROWS = COST_WORKERS * BATCH };
+
+static void check_in_use(struct hf_test_jobs *jobs, hf_runtime *runtime)
 {
-    enum { WORKERS = 2, N = WORKERS * BATCH };
-    hf_test_gate_shut(&gate);
-    hf_runtime *runtime = subscribed(jobs, (struct setup){.workers = WORKERS}, at_the_gate);
-    hf_test_jobs_add(jobs, runtime, N);
-    start(runtime);
-    hf_test_wait_for_runs(jobs, N);
-    CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.in_work"), N);
     double rows = hf_test_stat(runtime, "pool.purposes.row_lock.in_use"),
            keys = hf_test_stat(runtime, "pool.purposes.advisory_lock.in_use");
-    CU_ASSERT_EQUAL(rows, jobs->kind.strategy == HF_ROW_LOCK ? WORKERS : 0);
-    CU_ASSERT_EQUAL(keys, holds(jobs) && jobs->kind.strategy == HF_ADVISORY_LOCK ? N : 0);
+    CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.in_work"), COST_ROWS);
+    CU_ASSERT_EQUAL(rows, jobs->kind.strategy == HF_ROW_LOCK ? COST_WORKERS : 0);
+    CU_ASSERT_EQUAL(keys, holds(jobs) && jobs->kind.strategy == HF_ADVISORY_LOCK ? COST_ROWS : 0);
     CU_ASSERT(hf_test_stat(runtime, "pool.in_use") <= rows + keys + 1);
-    hf_test_sleep_ms(500);
+}
+
+/* Both workers with a full batch, for a while: the connections that each delivery held. */
+static double held_for(struct hf_test_jobs *jobs, int64_t ms)
+{
+    size_t before = hf_test_n_runs(jobs);
+    hf_test_gate_shut(&gate);
+    hf_runtime *runtime = subscribed(jobs, (struct setup){.workers = COST_WORKERS}, at_the_gate);
+    hf_test_jobs_add(jobs, runtime, COST_ROWS);
+    start(runtime);
+    hf_test_wait_for_runs(jobs, before + COST_ROWS);
+    check_in_use(jobs, runtime);
+    hf_test_sleep_ms(ms);
     hf_test_gate_open(&gate);
     wait_empty(runtime);
     double held = hf_test_stat(runtime, "subscription.0.held_per_delivery");
-    double expected = !holds(jobs) ? 0 : jobs->kind.strategy == HF_ROW_LOCK ? 1.0 / BATCH : 1;
+    stop(runtime);
+    CU_ASSERT_EQUAL(jobs->n_runs, before + COST_ROWS);
+    return held;
+}
+
+/* A claim or a settle that a busy machine draws out is held too: what counts is the share of it, so the while gets longer. */
+static void cost_on(struct hf_test_jobs *jobs)
+{
+    double expected = !holds(jobs) ? 0 : jobs->kind.strategy == HF_ROW_LOCK ? 1.0 / BATCH : 1, held = -1;
+    for (int64_t ms = 500; ms <= 8000 && (held < expected * 0.9 || held > expected * 1.1); ms *= 4)
+        held = held_for(jobs, ms);
     if (held < expected * 0.9 || held > expected * 1.1)
         hf_test_fail("%s holds %g connections for each delivery of a batch, not %g", hf_strategy_name(jobs->kind.strategy), held, expected);
-    stop(runtime);
-    CU_ASSERT_EQUAL(jobs->n_runs, N);
 }
 
 static void cost(void)
@@ -350,7 +365,7 @@ static void small_pool_on(struct hf_test_jobs *jobs)
     CU_ASSERT_EQUAL(hf_test_n_runs(jobs), POOL - 1);
     int64_t begun_ms = hf_test_now_ms();
     HF_TEST_OK(hf_enqueue(runtime, jobs->table, &job, 1, NULL, &err), &err);
-    CU_ASSERT(hf_test_now_ms() - begun_ms < 5000);
+    CU_ASSERT(hf_test_now_ms() - begun_ms < 9000);
     hf_test_gate_open(&gate);
     wait_empty(runtime);
     CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.acked"), N + 1);

@@ -58,7 +58,7 @@ static bool so_many_runs(void *arg)
 static void await_runs(struct hf_test_jobs *jobs, size_t n)
 {
     wanted_runs = n;
-    CU_ASSERT_FATAL(hf_test_wait_until(so_many_runs, jobs, 10000));
+    CU_ASSERT_FATAL(hf_test_wait_until(so_many_runs, jobs, 60000));
 }
 
 static struct hf__conn *lock_rows(struct hf_test_jobs *jobs, const char *where)
@@ -77,7 +77,7 @@ static void unlock_rows(struct hf__conn *session)
 
 /* ---- one locked row among the settles ---- */
 
-enum { ROWS = 20, LOCKED = 5, LEASE_MS = 4000 };
+enum { ROWS = 20, LOCKED = 5, SHORT = 4, LONG = 30 /* seconds of a lease */ };
 
 static hf_outcome one_second(hf_delivery *delivery, void *ctx)
 {
@@ -95,14 +95,14 @@ static bool only_locked_left(void *jobs)
 /* While it waits for the locked row the settler gets to the outcomes that come after it. */
 static void another_meanwhile(struct hf_test_jobs *jobs, hf_runtime *runtime)
 {
-    CU_ASSERT(hf_test_wait_until(only_locked_left, jobs, 3000));
+    CU_ASSERT(hf_test_wait_until(only_locked_left, jobs, 30000));
     hf_test_jobs_add(jobs, runtime, 1);
     await_runs(jobs, ROWS + 1);
-    CU_ASSERT(hf_test_wait_until(only_locked_left, jobs, 3000));
+    CU_ASSERT(hf_test_wait_until(only_locked_left, jobs, 30000));
 }
 
 /* Returns how often the locked row ran. */
-static size_t hold_one(struct hf_test_jobs *jobs, int64_t ms)
+static size_t hold_one(struct hf_test_jobs *jobs, int64_t ms, bool longer)
 {
     hf_subscription_options options = quick(ROWS);
     hf_runtime *runtime = subscribed(jobs, &options, one_second);
@@ -112,14 +112,14 @@ static size_t hold_one(struct hf_test_jobs *jobs, int64_t ms)
     hf_test_sleep_ms(500);
     struct hf__conn *session = lock_rows(jobs, hf_test_format("id = %d", LOCKED));
     int64_t until_ms = hf_test_now_ms() + ms;
-    if (ms > LEASE_MS)
+    if (longer)
         another_meanwhile(jobs, runtime);
     hf_test_sleep_ms(until_ms > hf_test_now_ms() ? until_ms - hf_test_now_ms() : 0);
     unlock_rows(session);
     finish(runtime);
     HF_TEST_OK(hf_runtime_close(runtime), NULL);
     hf_test_no_overlap(jobs);
-    for (int64_t id = 1; id <= (ms > LEASE_MS ? ROWS + 1 : ROWS); id++)
+    for (int64_t id = 1; id <= (longer ? ROWS + 1 : ROWS); id++)
         if (id != LOCKED && hf_test_runs_of(jobs, id) != 1)
             hf_test_fail("row %d was locked, and row %d ran %zu times; log:\n%s", LOCKED, (int)id, hf_test_runs_of(jobs, id), jobs->log);
     CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, "1 = 1"), 0);
@@ -128,19 +128,19 @@ static size_t hold_one(struct hf_test_jobs *jobs, int64_t ms)
 
 static void held_for_less_than_a_lease(struct hf_test_jobs *jobs)
 {
-    CU_ASSERT_EQUAL(hold_one(jobs, 2500), 1);
+    CU_ASSERT_EQUAL(hold_one(jobs, 2500, false), 1);
 }
 
 /* Nobody can renew a row that is locked: when it is free again its lease is over, and it may run once more. */
 static void held_for_more_than_a_lease(struct hf_test_jobs *jobs)
 {
-    CU_ASSERT(hold_one(jobs, 6000) <= 2);
+    CU_ASSERT(hold_one(jobs, 6000, true) <= 2);
 }
 
 static void locked_row_costs_the_others_nothing(void)
 {
-    on(leases, 2, LEASE_MS / 1000, held_for_less_than_a_lease);
-    on(leases, 2, LEASE_MS / 1000, held_for_more_than_a_lease);
+    on(leases, 2, LONG, held_for_less_than_a_lease);
+    on(leases, 2, SHORT, held_for_more_than_a_lease);
 }
 
 /* ---- a stop while leases run out ---- */
@@ -169,11 +169,11 @@ static void stop_on(struct hf_test_jobs *jobs)
     HF_TEST_OK(hf_runtime_wait_empty(runtime, 10000, &err), &err);
     hf_test_jobs_add(jobs, runtime, 12);
     await_runs(jobs, 5);
-    CU_ASSERT_FATAL(hf_test_wait_until(eight_ready, runtime, 5000));
+    CU_ASSERT_FATAL(hf_test_wait_until(eight_ready, runtime, 30000));
     struct hf__conn *session = lock_rows(jobs, "id > 5"); /* those that are ready */
     int64_t begun_ms = hf_test_now_ms();
-    HF_TEST_OK(hf_runtime_stop(runtime, 30000, NULL, &err), &err);
-    CU_ASSERT(hf_test_now_ms() - begun_ms < 20000);
+    HF_TEST_OK(hf_runtime_stop(runtime, 60000, NULL, &err), &err);
+    CU_ASSERT(hf_test_now_ms() - begun_ms < 40000);
     unlock_rows(session);
     CU_ASSERT_EQUAL(hf_test_n_runs(jobs), 5);
     CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, "1 = 1"), 8);
@@ -371,6 +371,7 @@ static void enqueue_on(struct hf_test_jobs *jobs)
     hf_subscription_options options = quick(1);
     hf_runtime_options runtime_options = HF_RUNTIME_OPTIONS_INIT;
     runtime_options.pool_size = 1;
+    runtime_options.statement_timeout_ms = 60000;
     hf_runtime *runtime = hf_test_jobs_runtime(jobs, &runtime_options);
     HF_TEST_OK(hf_subscribe(runtime, jobs->table, &options, one_second, jobs, NULL, &err), &err);
     start(runtime);
@@ -380,7 +381,7 @@ static void enqueue_on(struct hf_test_jobs *jobs)
     hf_job job = HF_JOB_INIT;
     int64_t begun_ms = hf_test_now_ms();
     CU_ASSERT_NOT_EQUAL(hf_enqueue(runtime, jobs->table, &job, 1, NULL, &err), HF_OK);
-    CU_ASSERT(hf_test_now_ms() - begun_ms < 4000); /* two calls of a quarter lease, where the statement limit is 10 s */
+    CU_ASSERT(hf_test_now_ms() - begun_ms < 30000); /* two calls of a quarter lease, where the statement limit is a minute */
     unlock_rows(session);
     HF_TEST_OK(hf_runtime_stop(runtime, 10000, NULL, &err), &err);
     HF_TEST_OK(hf_runtime_close(runtime), NULL);

@@ -25,7 +25,7 @@ static const enum hf__database databases[] = {HF__POSTGRES, HF__MYSQL, HF__SQLIT
 
 static struct hf__deadline soon(void)
 {
-    return hf__after_ms(10000);
+    return hf__after_ms(30000);
 }
 
 static void create_table(struct bed *bed)
@@ -397,7 +397,7 @@ static void check_renewal_passes_over(enum hf__database database)
                &bed.err);
     int64_t before = hf_test_now_ms();
     HF_TEST_OK(bed.strategy->renew(bed.plan, bed.conn, rows, 2, statuses, soon(), &bed.err), &bed.err);
-    CU_ASSERT_TRUE(hf_test_now_ms() - before < 2000);
+    CU_ASSERT_TRUE(hf_test_now_ms() - before < 20000);
     CU_ASSERT_EQUAL(statuses[0], HF_BUSY);
     CU_ASSERT_EQUAL(statuses[1], HF_OK);
     HF_TEST_OK(hf__conn_rollback(bed.other, soon(), &bed.err), &bed.err);
@@ -824,7 +824,7 @@ static void check_locked_in_group(enum hf__database database)
         changes[i] = (struct hf__change){.row = rows[i], .action = HF__ACK};
     int64_t before = hf_test_now_ms();
     HF_TEST_OK(bed.strategy->settle(bed.plan, bed.conn, changes, N, soon(), &bed.err), &bed.err);
-    CU_ASSERT_TRUE(hf_test_now_ms() - before < 3000);
+    CU_ASSERT_TRUE(hf_test_now_ms() - before < 20000);
     for (size_t i = 0; i < N; i++)
         CU_ASSERT_EQUAL(changes[i].status, i == 2 ? HF_TRANSIENT : HF_OK);
     HF_TEST_OK(hf__conn_rollback(bed.other, soon(), &bed.err), &bed.err);
