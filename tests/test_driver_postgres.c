@@ -637,7 +637,7 @@ static void test_deadline_on_a_frozen_server(void)
     times_out(conn, (struct hf__statement){.sql = "SELECT 1"}, 20000); /* the request to cancel gets no answer either */
     int64_t start = hf_test_now_ms();
     hf__conn_close(conn);
-    CU_ASSERT_TRUE(hf_test_now_ms() - start < 20000);
+    CU_ASSERT_TRUE(hf_test_now_ms() - start < 3000);
     relay_end(&relay);
 }
 

@@ -1,0 +1,68 @@
+#!/bin/sh
+# How well does holdfast-bench verify predict? Every strategy of each database, workers and handler times side by side, the pool as
+# recommended and one that is too small. Prints a line for each point and how many held; fails when one did not. A timing: it wants a
+# machine that does nothing else, and is no part of ctest.
+#
+#   bench_verify.sh HOLDFAST_BENCH [WORKERS [HANDLERS [DATABASES]]]     "1 4 16 64", "0 5 50 exp:5" and "postgres mariadb sqlite" unless given
+set -eu
+[ $# -ge 1 ] || {
+    sed -n '6s/^# *//p' "$0" >&2
+    exit 2
+}
+bench=$1
+workers=${2:-1 4 16 64}
+handlers=${3:-0 5 50 exp:5}
+databases=${4:-postgres mariadb sqlite}
+work=$(mktemp -d /tmp/hf-XXXXXX)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+url_of() {
+    case $1 in
+    postgres) url=${HF_TEST_POSTGRES_URL:-} ;;
+    mariadb) url=${HF_TEST_MYSQL_URL:-} ;;
+    sqlite) url="sqlite:$work/verify.db?create=1" ;;
+    *) url= ;;
+    esac
+    [ -n "$url" ] || {
+        echo "bench_verify.sh: there is no URL for $1: eval \"\$(sh tests/servers.sh env DIR)\"" >&2
+        exit 2
+    }
+}
+
+# The line of jobs/s, and the other figures where they are off.
+verify() { # DATABASE STRATEGY WORKERS HANDLER OPTION...
+    name=$(printf '%-9s %-9s %3s workers  %6s ms %9s' "$1" "$2" "$3" "$4" "${5:-}")
+    url_of "$1"
+    strategy=$2 n=$3 handler=$4
+    shift 4
+    points=$((points + 1))
+    if "$bench" verify --db "$url" --strategy "$strategy" --workers "$n" --handler-ms "$handler" "$@" >"$work/out" 2>"$work/err"; then
+        held=$((held + 1))
+        verdict=holds
+    else
+        verdict=OFF
+    fi
+    figures=$(awk '/^jobs\/s / { printf "%9.1f predicted %9.1f measured %6s", $2, $3, $4 }
+                   /too far off/ && !/^jobs/ { sub(/ *too far off.*/, ""); gsub(/  +/, " "); printf "; %s", $0 }' "$work/out")
+    echo "$name  ${figures:-$(tail -n 1 "$work/err")}  $verdict"
+}
+
+points=0
+held=0
+for database in $databases; do
+    strategies='row_lock lease advisory'
+    [ "$database" != sqlite ] || strategies='lease advisory'
+    for strategy in $strategies; do
+        for n in $workers; do
+            for handler in $handlers; do
+                verify "$database" "$strategy" "$n" "$handler"
+            done
+        done
+        [ "$strategy" = lease ] || verify "$database" "$strategy" 16 50 --pool=6
+    done
+done
+echo "$held of $points points held"
+[ "$held" -eq "$points" ]
