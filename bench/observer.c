@@ -7,7 +7,7 @@
 #include "pool/deadline.h"
 #include "pool/error.h"
 
-enum { INTERVAL_MS = 25, CHECKOUT_MS = 10000, MOST_SEEN = 4096 };
+enum { LEAST_REST_MS = 25, REST_SHARE = 50, CHECKOUT_MS = 10000, MOST_SEEN = 4096 };
 
 struct bench_observer {
     hf_connection *connection;
@@ -17,7 +17,6 @@ struct bench_observer {
     unsigned base; /* that are not the run's */
     pthread_t thread;
     bool started;
-    int64_t interval_ms;
     struct bench_seen seen[MOST_SEEN]; /* the thread's, until it has ended */
     size_t n_seen, peak;
     pthread_mutex_t lock;
@@ -78,7 +77,6 @@ hf_status bench_observer_open(hf_runtime *runtime, const char *run_name, struct 
     struct bench_observer *observer = calloc(1, sizeof *observer);
     if (!observer)
         return hf__fail_memory(err);
-    observer->interval_ms = INTERVAL_MS;
     pthread_mutex_init(&observer->lock, NULL);
     hf__cond_init(&observer->changed);
     hf_status status = hf_checkout(runtime, CHECKOUT_MS, &observer->connection, err);
@@ -135,15 +133,24 @@ static bool wait_for_next(struct bench_observer *observer, struct hf__deadline n
     return !stop;
 }
 
+/* A look costs the server something that the run then lacks: no more than a fiftieth of the time goes into it. */
+static struct hf__deadline next_look(int64_t begin_ns)
+{
+    int64_t rest_ms = (hf__monotonic_ns() - begin_ns) * REST_SHARE / 1000000;
+    return hf__after_ms(rest_ms > LEAST_REST_MS ? rest_ms : LEAST_REST_MS);
+}
+
 static void *watch(void *arg)
 {
     struct bench_observer *observer = arg;
     unsigned sessions = 0;
+    int64_t begin_ns;
     do {
+        begin_ns = hf__monotonic_ns();
         if (!look(observer, &sessions, NULL))
             break; /* the server is gone: what was seen so far stands */
         record(observer, sessions);
-    } while (wait_for_next(observer, hf__after_ms(observer->interval_ms)));
+    } while (wait_for_next(observer, next_look(begin_ns)));
     return NULL;
 }
 
