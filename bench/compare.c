@@ -96,21 +96,32 @@ static void tell(const char *what)
 
 /* ---- runs ---- */
 
+/* An older server may lack what a strategy needs: then the others are compared. */
+static bool left_out(const struct bench_options *options, hf_status status, const hf_error *err)
+{
+    if (status != HF_UNSUPPORTED || options->has_strategy)
+        return false;
+    fprintf(stderr, "%s: %s is left out: %s\n", hf__program, bench_strategy_words(options->strategy), err->message);
+    return true;
+}
+
 /* The runs of all strategies; a strategy whose run was interrupted still counts. */
 static hf_status run_all(struct bench_options *options, struct bench_comparison *comparison, hf_error *err)
 {
     hf_strategy strategies[BENCH_STRATEGIES] = {options->strategy};
     size_t n = options->has_strategy ? 1 : bench_strategies(options->url, strategies);
     hf_status status = HF_OK;
-    for (size_t i = 0; i < n && status == HF_OK; i++) {
-        struct bench_result *result = &comparison->of[i].result;
+    for (size_t i = 0; i < n && (status == HF_OK || left_out(options, status, err)); i++) {
+        struct bench_result *result = &comparison->of[comparison->n].result;
         options->strategy = strategies[i];
         tell(bench_strategy_words(strategies[i]));
         status = bench_run(options, result, err);
+        if (status == HF_UNSUPPORTED)
+            bench_result_free(result); /* its place is the next one's */
         result->crash_ms = -1;
         comparison->n += status == HF_OK || (status == HF_STOPPED && result->done > 0);
     }
-    return status;
+    return comparison->n > 0 && left_out(options, status, err) ? HF_OK : status;
 }
 
 static hf_status crash_all(struct bench_options *options, struct bench_comparison *comparison, hf_error *err)

@@ -7,7 +7,7 @@
 #include "pool/deadline.h"
 #include "pool/error.h"
 
-enum { LEAST_REST_MS = 25, REST_SHARE = 50, CHECKOUT_MS = 10000, MOST_SEEN = 4096 };
+enum { LEAST_REST_MS = 25, MOST_REST_MS = 100, REST_SHARE = 30, CHECKOUT_MS = 10000, MOST_SEEN = 4096 };
 
 struct bench_observer {
     hf_connection *connection;
@@ -133,10 +133,11 @@ static bool wait_for_next(struct bench_observer *observer, struct hf__deadline n
     return !stop;
 }
 
-/* A look costs the server something that the run then lacks: no more than a fiftieth of the time goes into it. */
+/* A look costs the server something that the run then lacks: about a thirtieth of the time goes into it. */
 static struct hf__deadline next_look(int64_t begin_ns)
 {
     int64_t rest_ms = (hf__monotonic_ns() - begin_ns) * REST_SHARE / 1000000;
+    rest_ms = rest_ms < MOST_REST_MS ? rest_ms : MOST_REST_MS;
     return hf__after_ms(rest_ms > LEAST_REST_MS ? rest_ms : LEAST_REST_MS);
 }
 

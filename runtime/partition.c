@@ -70,10 +70,12 @@ static struct hf_delivery *first_of_key(const struct hf_delivery *delivery)
     return same_key(delivery, TAILQ_FIRST(bucket_of(delivery)));
 }
 
-/* Is its outcome decided, and its handler not running? It may settle its delivery and run on. */
+/* Is its outcome decided, its handler not running (it may settle its delivery and run on), and what it wrote in its transaction there for
+ * the next of its key to read? */
 static bool has_ended(const struct hf_delivery *delivery)
 {
-    return delivery->state >= HF__DELIVERY_SETTLING && !delivery->handling;
+    bool ends_transaction = delivery->in_transaction && delivery->state != HF__DELIVERY_DONE;
+    return delivery->state >= HF__DELIVERY_SETTLING && !delivery->handling && !ends_transaction;
 }
 
 /* It will run again, before all of its key that were claimed after it. */

@@ -13,6 +13,8 @@
 
 #include <string.h>
 
+#include "runtime/partition.h"
+
 /* ---- opening ---- */
 
 bool hf__transaction_shuts_out(const struct hf_delivery *delivery)
@@ -235,6 +237,7 @@ void hf__lease_end(struct hf_delivery *delivery)
     pthread_mutex_lock(&subscription->lock);
     delivery->in_transaction = false;
     hf__gate_wake(&delivery->changed);
+    hf__partition_pass(delivery);
     pass_on(delivery);
     pthread_mutex_unlock(&subscription->lock);
 }

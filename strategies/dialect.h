@@ -49,6 +49,7 @@ struct hf__dialect {
     bool (*guard_refused)(const hf_error *err); /* the guard's error says that someone works on the group */
     bool fifo_many;                             /* they take an array of groups; the guard answers with the places of those it got */
     bool walks_groups;                          /* groups are found by a walk over the index, a recursive query; else by DISTINCT */
+    bool looks_again;                           /* a locking read judges a row that was changed meanwhile anew, and keeps its lock in any case */
     bool lateral;                               /* heads are read by LATERAL; else this joins the table by the head's id: */
     const char *head_join, *head_is;
     const char *group_text; /* behind a group that is read to be bound again */

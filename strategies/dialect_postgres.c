@@ -298,6 +298,7 @@ const struct hf__dialect hf__dialect_postgres = {
     .fifo_stale = fifo_stale,
     .fifo_many = true,
     .walks_groups = true,
+    .looks_again = true,
     .lateral = true,
     .group_text = "::text",
     .fifo_floor = 110000,

@@ -63,15 +63,19 @@ static bool says(const struct hf__rows *rows, size_t column, const char *text)
     return hf__value_has_bytes(value) && strcasecmp(value->s.data, text) == 0;
 }
 
+/* Every session has that level, and so have all transactions but those of a row lock whose description names another. */
+static bool writes_read_committed(const struct inspection *in)
+{
+    return in->kind != HF__ROW_LOCK || in->table->isolation == HF__ISOLATION_DEFAULT || in->table->isolation == HF__READ_COMMITTED;
+}
+
 /* READ COMMITTED cannot be written to a statement-based log: every claim would fail. */
 static hf_status check_binlog(struct inspection *in)
 {
     struct hf__rows rows;
     int64_t on = 0;
     hf_status status = HF_OK;
-    if (in->conn->server.database != HF__MYSQL || in->kind == HF__ADVISORY_LOCK)
-        return HF_OK;
-    if (in->table->isolation != HF__ISOLATION_DEFAULT && in->table->isolation != HF__READ_COMMITTED)
+    if (in->conn->server.database != HF__MYSQL || !writes_read_committed(in))
         return HF_OK;
     hf__rows_init(&rows);
     if (ask(in, "SELECT @@log_bin, @@binlog_format", &rows) && hf__value_int(hf__cell(&rows, 0, 0), &on) && on &&

@@ -289,7 +289,7 @@ static void put_first_claim(struct hf__sql *sql, const struct hf__plan *plan)
 /* An id may stand in several parts of a partitioned table. */
 static bool has_first_claim(const struct hf__plan *plan)
 {
-    return plan->strategy->kind == HF__ROW_LOCK && plan->dialect->lateral && plan->relation.kind == HF__RELATION_TABLE;
+    return plan->strategy->kind == HF__ROW_LOCK && plan->dialect->looks_again && plan->relation.kind == HF__RELATION_TABLE;
 }
 
 static hf_status render_first_claim(struct hf__plan *plan, size_t busy, struct hf__rendered *out, hf_error *err)

@@ -11,7 +11,8 @@
 # users postgres and mysql. HF_TEST_FSYNC=off at the first start trades durability for speed. Their time zone is not UTC on
 # purpose: a session that does not set its own shows in the tests.
 # Other servers than the installed ones: HF_TEST_POSTGRES_BIN names a directory with initdb, pg_ctl and postgres, HF_TEST_MYSQLD a
-# mariadbd or a mysqld, which then runs in MariaDB's place. They must be set for each call.
+# mariadbd or a mysqld, which then runs in MariaDB's place. They must be set for each call, and so must HF_TEST_MYSQLD_OPTIONS, further
+# options of that server.
 set -eu
 
 usage() {
@@ -225,7 +226,7 @@ maria_up() { # setsid: an interrupt from the terminal is for the tests, which th
         --pid-file="$maria/pid" --bind-address=127.0.0.1 --port="$(cat "$maria/port")" --skip-name-resolve \
         --max-connections=300 --character-set-server=utf8mb4 --default-time-zone=-03:30 --max-allowed-packet=64M \
         --performance-schema=ON --performance-schema-instrument='wait/lock/metadata/sql/mdl=ON' \
-        $(own_options) $(cat "$maria/options") \
+        $(own_options) $(cat "$maria/options") ${HF_TEST_MYSQLD_OPTIONS:-} \
         </dev/null >>"$maria/server.log" 2>&1 &
     started=$!
     tries=0

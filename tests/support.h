@@ -30,6 +30,8 @@ int64_t hf_test_now_ms(void); /* CLOCK_MONOTONIC */
 /* Asks again and again, a few milliseconds apart, until check(arg) is true or the time is over; returns its last answer. */
 bool hf_test_wait_until(bool (*check)(void *arg), void *arg, int64_t timeout_ms);
 
+struct hf_test_child;
+
 /* The servers that tests/servers.sh started. Each fails the test, saying what to do, when its variable is not set. */
 const char *hf_test_postgres_url(void);       /* an ordinary role with a password, owner of its database */
 const char *hf_test_postgres_admin_url(void); /* the superuser */
@@ -42,6 +44,8 @@ bool hf_test_has_keys(enum hf__database database); /* PostgreSQL: version 11 or 
 bool hf_test_built_with(enum hf__database database);
 /* tests/servers.sh ACTION on "postgres" or "mariadb". Actions: "start", "stop", "kill", "restart". */
 void hf_test_server(const char *action, const char *server);
+/* The same on a server of the test's own, with everything that it writes in dir, and with settings of the environment; to be awaited. */
+struct hf_test_child *hf_test_own_server(const char *dir, const char *action, const char *server, const char *const *env);
 
 /* PREFIX_PID_N: a name that no other test uses. The string lives until the process ends. */
 const char *hf_test_scratch(const char *prefix);
@@ -57,7 +61,6 @@ const char *hf_test_query_text(const char *url,
 
 /* A program started by the test. Its output goes to memory of the kernel, so it never waits for us to read. It is killed when
  * the thread that started it ends. */
-struct hf_test_child;
 #define HF_TEST_TIMED_OUT (-1)
 #define HF_TEST_SIGNALLED 256 /* plus the signal's number */
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/bench_tables.h"
 #include "tests/command.h"
 #include "tests/terminal.h"
 
@@ -16,20 +17,9 @@ static struct hf_test_child *bench(const char *const *argv)
     return hf_test_start(argv, (const char *const[]){"HOLDFAST_URL", NULL});
 }
 
-/* Other suites may be at work on the same server: the name tells whose a table is. */
-static const char *tables_of(const char *what, pid_t pid)
-{
-    return hf_test_format("SELECT %s FROM information_schema.tables WHERE table_name LIKE 'holdfast_bench_%ld_%%'", what, (long)pid);
-}
-
-static int64_t tables(pid_t pid)
-{
-    return hf_test_query_int(hf_test_postgres_url(), tables_of("count(*)", pid));
-}
-
 static int64_t rows_of(pid_t pid)
 {
-    const char *name = hf_test_query_text(hf_test_postgres_url(), tables_of("min(table_name)", pid));
+    const char *name = hf_test_bench_table(hf_test_postgres_url(), pid);
     return name ? hf_test_query_int(hf_test_postgres_url(), hf_test_format("SELECT count(*) FROM %s", name)) : 0;
 }
 
@@ -79,7 +69,7 @@ static void json_and_no_progress(void)
     check_keys(object);
     json_decref(object);
     hf_test_free(child);
-    CU_ASSERT_EQUAL(tables(pid), 0);
+    CU_ASSERT_EQUAL(hf_test_bench_tables(hf_test_postgres_url(), pid), 0);
 }
 
 static void for_people(void)
@@ -120,7 +110,7 @@ static void interrupted(int signal_number, const char *processes)
     CU_ASSERT_EQUAL(json_integer_value(json_object_get(object, "duplicates")), 0);
     json_decref(object);
     hf_test_free(child);
-    CU_ASSERT_EQUAL(tables(pid), 0);
+    CU_ASSERT_EQUAL(hf_test_bench_tables(hf_test_postgres_url(), pid), 0);
 }
 
 static void interrupts(void)
@@ -203,7 +193,7 @@ static void killed_process(const char *strategy)
     CU_ASSERT_EQUAL(done + left + lost, 400);
     json_decref(object);
     hf_test_free(child);
-    CU_ASSERT_EQUAL(tables(pid), 0);
+    CU_ASSERT_EQUAL(hf_test_bench_tables(hf_test_postgres_url(), pid), 0);
 }
 
 static void killed_processes(void)

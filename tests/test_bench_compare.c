@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/support.h"
+#include "tests/bench_tables.h"
 
 #define LIMIT_MS 120000
 #define LEASE_MS 1000
@@ -15,20 +15,13 @@ static const char *const words[] = {"row lock", "lease", "advisory lock"}, *cons
 
 static pid_t last; /* process that compared */
 
-/* Of that process: other suites run beside it. */
-static int64_t tables_left(enum hf__database database, const char *url)
-{
-    const char *tables = database == HF__SQLITE ? "sqlite_master WHERE name" : "information_schema.tables WHERE table_name";
-    return hf_test_query_int(url, hf_test_format("SELECT count(*) FROM %s LIKE 'holdfast_bench_%ld_%%'", tables, (long)last));
-}
-
 static bool offers(enum hf__database database, size_t strategy)
 {
     return strategy > 0 || database != HF__SQLITE;
 }
 
-/* Its output; lives until the process ends. */
-static const char *compare(const char *url, const char *strategy, const char *option, const char *value)
+/* Its output, and what it complained of; both live until the process ends. */
+static const char *compare_with(const char *url, const char *strategy, const char *option, const char *value, const char **complaints)
 {
     const char *argv[] = {hf_test_program("holdfast-bench"),
                           "compare",
@@ -53,9 +46,16 @@ static const char *compare(const char *url, const char *strategy, const char *op
     if (code != 0) {
         hf_test_fail("compare ended with %d: %s", code, hf_test_stderr(child));
     }
-    CU_ASSERT_STRING_EQUAL(hf_test_stderr(child), ""); /* no progress in a pipe, and no warning */
     const char *output = hf_test_format("%s", hf_test_stdout(child));
+    *complaints = hf_test_format("%s", hf_test_stderr(child));
     hf_test_free(child);
+    return output;
+}
+
+static const char *compare(const char *url, const char *strategy, const char *option, const char *value)
+{
+    const char *complaints = NULL, *output = compare_with(url, strategy, option, value, &complaints);
+    CU_ASSERT_STRING_EQUAL(complaints, ""); /* no progress in a pipe, and no warning */
     return output;
 }
 
@@ -140,7 +140,7 @@ static void check_database(enum hf__database database)
     const char *url = hf_test_url(database);
     check_table(compare(url, NULL, NULL, NULL), database);
     check_json(compare(url, NULL, "--json", NULL), database);
-    CU_ASSERT_EQUAL(tables_left(database, url), 0);
+    CU_ASSERT_EQUAL(hf_test_bench_tables(url, last), 0);
 }
 
 static void on_postgres(void)
@@ -171,6 +171,16 @@ static char *read_file(const char *path)
     return text;
 }
 
+/* Behind a pooler in transaction mode no session can keep a lock: the others are compared, and that is said. */
+static void what_is_not_offered(void)
+{
+    const char *complaints = NULL, *url = hf_test_format("%s?pooler=transaction", hf_test_postgres_url());
+    json_t *list = json_loads(compare_with(url, NULL, "--json", NULL, &complaints), 0, NULL);
+    CU_ASSERT_EQUAL(json_array_size(list), 2);
+    json_decref(list);
+    CU_ASSERT_PTR_NOT_NULL(strstr(complaints, "advisory lock is left out: "));
+}
+
 static void the_page_tells_no_password(void)
 {
     const char *url = hf_test_postgres_url(), *path = hf_test_format("/tmp/%s.html", hf_test_scratch("hf_compare"));
@@ -199,7 +209,7 @@ struct watched {
 static bool has_a_table(void *arg)
 {
     const struct watched *watched = arg;
-    return !hf_test_running(watched->child) || tables_left(HF__SQLITE, watched->url) > 0;
+    return !hf_test_running(watched->child) || hf_test_bench_tables(watched->url, last) > 0;
 }
 
 static void ctrl_c_ends_in_order(void)
@@ -224,7 +234,7 @@ static void ctrl_c_ends_in_order(void)
     hf_test_kill(watched.child, SIGINT);
     CU_ASSERT_EQUAL(hf_test_wait(watched.child, 30000), 1); /* and not after the minute of the lease */
     CU_ASSERT_PTR_NOT_NULL(strstr(hf_test_stderr(watched.child), "interrupted"));
-    CU_ASSERT_EQUAL(tables_left(HF__SQLITE, watched.url), 0);
+    CU_ASSERT_EQUAL(hf_test_bench_tables(watched.url, last), 0);
     hf_test_free(watched.child);
 }
 
@@ -255,6 +265,7 @@ int main(int argc, char **argv)
     CU_TestInfo tests[] = {{"on PostgreSQL", on_postgres},
                            {"on MariaDB", on_mysql},
                            {"on SQLite", on_sqlite},
+                           {"what the server does not offer", what_is_not_offered},
                            {"the page tells no password", the_page_tells_no_password},
                            {"Ctrl-C ends in order", ctrl_c_ends_in_order},
                            {"a page that cannot be written", a_page_that_cannot_be_written},

@@ -7,19 +7,12 @@
 #include <unistd.h>
 
 #include "bench/crash.h"
-#include "tests/support.h"
+#include "tests/bench_tables.h"
 
 enum { LEASE_SECONDS = 3 };
 /* "At once" is some milliseconds; on a busy machine it is more. */
 #define AT_ONCE_MS (LEASE_SECONDS * 1000 - 1000)
 #define LATE_MS 20000
-
-/* Of this process: other suites run beside it. */
-static int64_t tables_left(enum hf__database database, const char *url)
-{
-    const char *tables = database == HF__SQLITE ? "sqlite_master WHERE name" : "information_schema.tables WHERE table_name";
-    return hf_test_query_int(url, hf_test_format("SELECT count(*) FROM %s LIKE 'holdfast_bench_%ld_%%'", tables, (long)getpid()));
-}
 
 static double crash(const char *url, hf_strategy strategy)
 {
@@ -66,7 +59,7 @@ static void check_database(enum hf__database database)
     if (database != HF__SQLITE) {
         check_lock(url, HF_ROW_LOCK);
     }
-    CU_ASSERT_EQUAL(tables_left(database, url), 0);
+    CU_ASSERT_EQUAL(hf_test_bench_tables(url, getpid()), 0);
 }
 
 static void on_postgres(void)
@@ -92,7 +85,7 @@ static void what_fails_is_said(void)
     CU_ASSERT_NOT_EQUAL(bench_crash(&options, &ms, &err), HF_OK);
     CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "row"));
     CU_ASSERT_EQUAL(ms, -1);
-    CU_ASSERT_EQUAL(tables_left(HF__SQLITE, options.url), 0);
+    CU_ASSERT_EQUAL(hf_test_bench_tables(options.url, getpid()), 0);
     options = (struct bench_options){.url = "sqlite:/nowhere/at/all.db", .strategy = HF_LEASE, .workers = 1, .lease_seconds = 1};
     CU_ASSERT_NOT_EQUAL(bench_crash(&options, &ms, &err), HF_OK);
     CU_ASSERT_EQUAL(ms, -1);

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "tests/bench_tables.h"
 #include "tests/command.h"
 
 enum { JOBS = 600, LIMIT_MS = 120000 };
@@ -18,10 +19,7 @@ struct watched {
 static bool find_table(void *ctx)
 {
     struct watched *watched = ctx;
-    watched->table = hf_test_query_text(
-        hf_test_url(watched->database),
-        hf_test_format("SELECT min(table_name) FROM information_schema.tables WHERE table_name LIKE 'holdfast_bench_%ld_%%'",
-                       (long)hf_test_pid(watched->child)));
+    watched->table = hf_test_bench_table(hf_test_url(watched->database), hf_test_pid(watched->child));
     return watched->table != NULL;
 }
 
@@ -86,10 +84,9 @@ static void killed_under(enum hf__database database, const char *strategy)
     hf_test_server("start", server);
     int code = hf_test_wait(watched.child, LIMIT_MS);
     check_result(watched.child, code, lease);
+    pid_t pid = hf_test_pid(watched.child);
     hf_test_free(watched.child);
-    CU_ASSERT_FALSE(hf_test_query_int(hf_test_url(database), hf_test_format("SELECT count(*) FROM information_schema.tables WHERE "
-                                                                            "table_name = '%s'",
-                                                                            watched.table)));
+    CU_ASSERT_EQUAL(hf_test_bench_tables(hf_test_url(database), pid), 0);
 }
 
 static void on_postgres(void)

@@ -8,7 +8,7 @@
 #include "bench/bench_table.h"
 #include "bench/collect.h"
 #include "bench/run.h"
-#include "tests/support.h"
+#include "tests/bench_tables.h"
 
 static struct bench_options options_of(const char *url, hf_strategy strategy, const char *handler)
 {
@@ -18,15 +18,6 @@ static struct bench_options options_of(const char *url, hf_strategy strategy, co
     options.lease_seconds = 30;
     CU_ASSERT_TRUE_FATAL(bench_distribution_parse(handler, &options.handler, &why));
     return options;
-}
-
-/* Other suites may be at work on the same server: the name tells whose a table is. */
-static void nothing_is_left(const char *url)
-{
-    bool file = strncmp(url, "sqlite:", 7) == 0;
-    const char *sql = hf_test_format("SELECT count(*) FROM %s LIKE 'holdfast_bench_%ld_%%'",
-                                     file ? "sqlite_master WHERE name" : "information_schema.tables WHERE table_name", (long)getpid());
-    CU_ASSERT_EQUAL(hf_test_query_int(url, sql), 0);
 }
 
 static struct bench_result run(struct bench_options *options)
@@ -42,7 +33,7 @@ static struct bench_result run(struct bench_options *options)
     CU_ASSERT_EQUAL(result.latency.count, result.done);
     CU_ASSERT_EQUAL(result.delivery.count, result.done);
     CU_ASSERT_DOUBLE_EQUAL(result.jobs_per_second, (double)result.done / result.seconds, 1e-6 * result.jobs_per_second);
-    nothing_is_left(options->url);
+    CU_ASSERT_EQUAL(hf_test_bench_tables(options->url, getpid()), 0);
     return result;
 }
 
@@ -57,9 +48,10 @@ static void check_connections(const struct bench_result *result)
         hf_test_fail("%s %s: the model does not hold: %g held by a delivery, %zu in use at most, of %zu", result->database,
                      hf_strategy_name(result->strategy), result->held_per_delivery, result->peak_in_use, result->model_peak_in_use);
     CU_ASSERT_DOUBLE_EQUAL(result->held_per_delivery, holds(result) ? 1 : 0, 0.05);
-    /* Four workers, each 20 ms in the handler and a moment outside of it. */
-    CU_ASSERT(holds(result) ? result->held_mean > 2 && result->held_mean <= 4.01 : result->held_mean < 0.001);
-    CU_ASSERT_EQUAL(result->held_p99, holds(result) ? 4 : 0);
+    /* Four workers at most, each 20 ms in the handler for a job. */
+    double least = 0.020 * (double)result->done / result->seconds;
+    CU_ASSERT(holds(result) ? result->held_mean > 0.95 * least && result->held_mean <= 4.01 : result->held_mean < 0.001);
+    CU_ASSERT(holds(result) ? result->held_p99 > 0 && result->held_p99 <= 4 : result->held_p99 == 0);
     CU_ASSERT(result->series.n > 10);
     CU_ASSERT(result->round_trips_per_job > 0);
     CU_ASSERT_EQUAL(result->server_sampled, strcmp(result->database, "SQLite") != 0);
@@ -119,19 +111,20 @@ static void arrivals(void)
     options.workers = 1;
     struct bench_result late = run(&options);
     CU_ASSERT(hf__histogram_quantile(&late.latency, 0.95) > 300000);
+    int64_t late_p50 = hf__histogram_quantile(&late.latency, 0.5);
     bench_result_free(&late);
     options = options_of(hf_test_postgres_url(), HF_LEASE, "1");
     options.jobs = 60;
     options.rate = 100;
     struct bench_result swift = run(&options);
-    CU_ASSERT(hf__histogram_quantile(&swift.latency, 0.5) < 200000);
+    CU_ASSERT(hf__histogram_quantile(&swift.latency, 0.5) < late_p50);
     CU_ASSERT(swift.seconds > 0.3);
     bench_result_free(&swift);
 }
 
 static void processes(void)
 {
-    struct bench_options options = options_of(hf_test_postgres_url(), HF_ROW_LOCK, "10");
+    struct bench_options options = options_of(hf_test_postgres_url(), HF_ROW_LOCK, "40");
     options.processes = 3;
     struct bench_result result = run(&options);
     CU_ASSERT_EQUAL(result.processes, 3);

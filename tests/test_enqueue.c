@@ -161,6 +161,77 @@ static void test_many(void)
     on_all(many);
 }
 
+/* ---- ids of 32 bits ---- */
+
+static atomic_llong sum_of_ids;
+
+static hf_outcome adds_its_id(hf_delivery *delivery, void *ctx)
+{
+    int64_t id = 0;
+    (void)ctx;
+    if (hf_delivery_id_int(delivery, &id) && strcmp(hf_delivery_id(delivery), hf_test_format("%lld", (long long)id)) == 0)
+        atomic_fetch_add(&sum_of_ids, (long long)id);
+    return HF_ACK;
+}
+
+/* What is enqueued is told, delivered and gone by its id. */
+static void run_the_last(struct place *place, const hf_enqueued *ids, int64_t first)
+{
+    hf_error err = {0};
+    hf_subscription_options options = HF_SUBSCRIPTION_OPTIONS_INIT;
+    options.workers = 1;
+    atomic_store(&sum_of_ids, 0);
+    for (int i = 0; i < 3; i++)
+        CU_ASSERT_STRING_EQUAL(hf_enqueued_id(ids, (size_t)i), hf_test_format("%lld", (long long)first + i));
+    CU_ASSERT_EQUAL(rows(place, hf_test_format("id BETWEEN %lld AND %lld", (long long)first, (long long)first + 2)), 3);
+    HF_TEST_OK(hf_subscribe(place->runtime, place->table, &options, adds_its_id, NULL, NULL, &err), &err);
+    HF_TEST_OK(hf_runtime_start(place->runtime, &err), &err);
+    HF_TEST_OK(hf_runtime_wait_empty(place->runtime, 30000, &err), &err);
+    CU_ASSERT_EQUAL(rows(place, "1 = 1"), 0);
+    CU_ASSERT_EQUAL(atomic_load(&sum_of_ids), 3 * first + 3);
+}
+
+/* Makes the ids so narrow, and first the next one. */
+static const char *narrow(const struct place *place, const char *type, int64_t first)
+{
+    switch (place->database) {
+    case HF__POSTGRES:
+        return hf_test_format("ALTER TABLE %s ALTER COLUMN id TYPE %s; ALTER SEQUENCE %s_id_seq RESTART WITH %lld", place->name, type,
+                              place->name, (long long)first);
+    case HF__MYSQL:
+        return hf_test_format("ALTER TABLE %s MODIFY id %s NOT NULL AUTO_INCREMENT, AUTO_INCREMENT = %lld", place->name, type,
+                              (long long)first);
+    default: /* it keeps no limit of 32 bits */
+        return hf_test_format("INSERT INTO %s (id) VALUES (%lld); DELETE FROM %s", place->name, (long long)first - 1, place->name);
+    }
+}
+
+/* The last three ids, and then there is none left. */
+static void last_ids(enum hf__database database, const char *type, int64_t last)
+{
+    hf_error err = {0};
+    hf_enqueued *ids = NULL;
+    hf_job jobs[3] = {job("a"), job("b"), job("c")};
+    struct place place = open_place(database);
+    hf_test_sql(place.url, narrow(&place, type, last - 2));
+    HF_TEST_OK(hf_enqueue(place.runtime, place.table, jobs, 3, &ids, &err), &err);
+    run_the_last(&place, ids, last - 2);
+    hf_enqueued_free(ids);
+    if (database != HF__SQLITE) {
+        HF_TEST_STATUS(hf_enqueue(place.runtime, place.table, jobs, 2, NULL, &err), HF_DATABASE, &err);
+        CU_ASSERT_EQUAL(rows(&place, "1 = 1"), 0);
+    }
+    close_place(&place);
+}
+
+static void test_last_ids(void)
+{
+    last_ids(HF__POSTGRES, "integer", INT32_MAX);
+    last_ids(HF__MYSQL, "INT", INT32_MAX);
+    last_ids(HF__MYSQL, "INT UNSIGNED", UINT32_MAX);
+    last_ids(HF__SQLITE, "INTEGER", INT32_MAX);
+}
+
 /* ---- what it costs ---- */
 
 static double number_of(const struct place *place, const char *name)
@@ -690,6 +761,7 @@ int main(int argc, char **argv)
         {"ids come in the order of the jobs", test_ids},
         {"an empty, a missing and a NULL payload", test_payload_kinds},
         {"5,000 jobs in one call", test_many},
+        {"the last ids of 32 bits", test_last_ids},
         {"many jobs are one statement", test_one_statement},
         {"every role", test_roles},
         {"fields for the columns of roles", test_fields_for_roles},

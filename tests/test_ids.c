@@ -89,6 +89,8 @@ struct ids {
 static const char *const integers[] = {"2147483647", "2147483648", "4294967296",           "9223372036854775807",
                                        "0",          "-1",         "-9223372036854775808", NULL};
 static const char *const unsigneds[] = {"0", "2147483648", "9223372036854775807", "9223372036854775808", "18446744073709551615", NULL};
+static const char *const integers32[] = {"2147483647", "1", "0", "-1", "-2147483648", NULL};
+static const char *const unsigneds32[] = {"0", "2147483647", "2147483648", "4294967295", NULL};
 static const char *const small[] = {"32767", "0", "-32768", NULL};
 static const char *const uuids[] = {"00000000-0000-0000-0000-000000000000", "0f9a7f4e-5c1b-4a93-9d3e-8b6f2f0a1c2d",
                                     "ffffffff-ffff-ffff-ffff-ffffffffffff", NULL};
@@ -96,16 +98,21 @@ static const char *const texts[] = {"a", "Order 7", "9223372036854775808", "na\x
 
 static const struct ids kinds[] = {
     {HF__POSTGRES, "bigint", integers, false},
+    {HF__POSTGRES, "integer", integers32, false},
     {HF__POSTGRES, "smallint", small, false},
     {HF__POSTGRES, "uuid", uuids, true},
     {HF__POSTGRES, "text", texts, true},
     {HF__MYSQL, "BIGINT", integers, false},
     {HF__MYSQL, "BIGINT AUTO_INCREMENT", integers, false},
     {HF__MYSQL, "BIGINT UNSIGNED", unsigneds, false},
+    {HF__MYSQL, "INT", integers32, false},
+    {HF__MYSQL, "INT AUTO_INCREMENT", integers32, false},
+    {HF__MYSQL, "INT UNSIGNED", unsigneds32, false},
     {HF__MYSQL, "VARCHAR(50) CHARACTER SET utf8mb4", texts, true},
     {HF__MYSQL, "CHAR(36)", uuids, true},
     {HF__SQLITE, "INTEGER", integers, false},
     {HF__SQLITE, "BIGINT", integers, false},
+    {HF__SQLITE, "INT", integers32, false},
     {HF__SQLITE, "TEXT", texts, true},
 };
 
