@@ -105,6 +105,17 @@ static void count_connections(const struct bench_tally *tally, struct bench_resu
     out->held_mean = out->seconds > 0 ? sums->held_seconds / out->seconds / (double)tally->n_parts : 0;
 }
 
+static void measure_steady(const struct bench_tally *tally, double all_seconds, struct bench_result *out)
+{
+    const struct bench_mark *mark = &tally->parts[0].mark;
+    int64_t end_ns = atomic_load(&tally->last_ns);
+    if (mark->at_ns == 0 || tally->n_parts > 1 || out->done <= mark->done || end_ns <= mark->at_ns)
+        return;
+    double jobs = (double)(out->done - mark->done);
+    out->steady_jobs_per_second = jobs / ((double)(end_ns - mark->at_ns) / 1e9);
+    out->steady_seconds_per_job = (all_seconds - mark->seconds) / jobs;
+}
+
 /* ---- the series ---- */
 
 static int by_size(const void *a, const void *b)
@@ -187,6 +198,7 @@ void bench_collect(const struct bench_options *options, const struct bench_tally
     count_jobs(tally, added, out);
     time_jobs(tally, out);
     count_connections(tally, out, &sums);
+    measure_steady(tally, sums.all_seconds, out);
     take_series(tally, out);
     hold_against_model(tally, &sums, out);
 }

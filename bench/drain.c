@@ -21,6 +21,7 @@ struct work {
     atomic_llong begin_ns; /* the first claim possible; 0: not yet */
     pthread_mutex_t lock;  /* of the part's histograms */
     int64_t sample_ms, sampled_ns;
+    double seconds_before; /* that connections had been out when it began */
 };
 
 /* ---- handlers ---- */
@@ -156,6 +157,16 @@ static void sample(struct work *work)
         part->n_samples++;
 }
 
+static void mark_warm(struct work *work)
+{
+    struct bench_mark *mark = &work->drain->part->mark;
+    struct bench_part now = {.n_purposes = 0};
+    size_t warm_up = work->drain->options->warm_up, done = atomic_load(&work->drain->tally->done);
+    if (warm_up == 0 || mark->at_ns > 0 || done < warm_up || bench_ledger_read(work->runtime, &now, NULL) != HF_OK)
+        return;
+    *mark = (struct bench_mark){hf__monotonic_ns(), done, bench_ledger_seconds(&now) - work->seconds_before};
+}
+
 static void pass_wake(struct work *work)
 {
     uint64_t times;
@@ -182,6 +193,7 @@ static bool wait_for_end(struct work *work)
         if (ready > 0 && fds[3].revents)
             pass_wake(work);
         sample(work);
+        mark_warm(work);
         if (drain->tick)
             drain->tick(drain->ctx);
     }
@@ -202,6 +214,7 @@ static hf_status work_off(struct work *work, hf_error *err)
     hf_status status = bench_ledger_read(work->runtime, &before, err);
     if (status != HF_OK)
         return status;
+    work->seconds_before = bench_ledger_seconds(&before);
     if (work->drain->begun)
         work->drain->begun(work->drain->ctx);
     bool all_done = wait_for_end(work);

@@ -122,6 +122,14 @@ hf_status bench_ledger_read(hf_runtime *runtime, struct bench_part *out, hf_erro
     return HF_OK;
 }
 
+double bench_ledger_seconds(const struct bench_part *part)
+{
+    double seconds = 0;
+    for (size_t i = 0; i < part->n_purposes; i++)
+        seconds += part->purposes[i].seconds;
+    return seconds;
+}
+
 void bench_ledger_subtract(struct bench_part *part, const struct bench_part *before)
 {
     part->round_trips -= before->round_trips;

@@ -10,6 +10,8 @@ bool bench_ledger_sample(hf_runtime *runtime, struct bench_sample *out);
 hf_status bench_ledger_read(hf_runtime *runtime, struct bench_part *out, hf_error *err);
 /* Takes what had been counted before out of what is counted. */
 void bench_ledger_subtract(struct bench_part *part, const struct bench_part *before);
+/* That connections have been out, for all purposes. */
+double bench_ledger_seconds(const struct bench_part *part);
 /* Deliveries in work hold their connections for this purpose. */
 bool bench_purpose_holds(const char *name);
 

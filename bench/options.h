@@ -32,6 +32,7 @@ struct bench_options {
     bool over_workers; /* sweep --over workers: else over the pool's sizes */
     bool raw, json;
     bool quiet;       /* no warnings: a pool that is too small is meant to be */
+    size_t warm_up;   /* no option: so many jobs until a run counts as steady (result.h); 0: never */
     size_t rounds;    /* --rounds, with --raw: pairs of runs, ours and the hand-written loop's; 3 */
     const char *html; /* --html FILE */
     /* plan */

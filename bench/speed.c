@@ -3,7 +3,8 @@
  * A database that is asked without a break answers faster than one that is asked now and then: commits share a flush, and nothing falls
  * asleep. So where handlers take time, those of these runs pause as well, though not for long. The ledger says how long a connection
  * claimed and settled for each job: R, the time in the database, connecting left out. A delivery finds 1 + (W - 1) R / (P + R) of them
- * there, itself included (the arrival theorem; W workers, pauses of P), and the speed at that number n is n / R.
+ * there, itself included (the arrival theorem; W workers, pauses of P), and the speed at that number n is n / R. Counted is what comes after each
+ * connection has done its first jobs, which are slow.
  * A lease's workers wait neither for a claim nor for a settle, so there it is the throughput with W of them and without pauses. */
 #include <math.h>
 #include <stdlib.h>
@@ -12,16 +13,22 @@
 #include "bench/run.h"
 #include "pool/error.h"
 
-#define SECONDS_EACH 0.7
+#define SECONDS_EACH 0.5
 #define PAUSE_MOST_MS 5
-enum { FIRST_JOBS = 200, MOST_JOBS = 20000 };
+enum { FIRST_JOBS = 100, MOST_JOBS = 20000, JOBS_EACH = 8, WARM_EACH = 8, ROUNDS = 3 };
 
 /* Jobs of less than a second, as fast as they went last time. */
 static size_t jobs_at(double jobs_per_second, size_t workers)
 {
-    double jobs = jobs_per_second * SECONDS_EACH, least = (double)workers * 4;
+    double jobs = jobs_per_second * SECONDS_EACH, least = (double)workers * JOBS_EACH;
     jobs = jobs < FIRST_JOBS ? FIRST_JOBS : jobs > MOST_JOBS ? MOST_JOBS : jobs;
     return (size_t)(jobs < least ? least : jobs);
+}
+
+/* A connection is slow at first: the server loads its catalog, and PostgreSQL plans a prepared statement anew for the first five times. */
+static size_t warm_up_of(const struct bench_options *options, size_t workers)
+{
+    return workers * WARM_EACH * (options->batch > 1 ? options->batch : 1);
 }
 
 static double pause_of(const struct bench_options *options)
@@ -44,7 +51,7 @@ static double jobs_in_one(const struct bench_options *options)
 /* Milliseconds that a connection was out for each job; less those of the handler, where it was held meanwhile. */
 static double inside_of(const struct bench_options *options, const struct bench_result *result)
 {
-    double held = result->held_mean > 0 ? pause_of(options) : 0, out = 1000 * result->seconds_per_job;
+    double held = result->held_mean > 0 ? pause_of(options) : 0, out = 1000 * result->steady_seconds_per_job;
     return fmax(out - held, out / 1000) * jobs_in_one(options);
 }
 
@@ -52,7 +59,7 @@ static struct bench_speed speed_of(const struct bench_options *options, const st
 {
     double workers = (double)result->workers, batch = jobs_in_one(options);
     if (options->strategy == HF_LEASE)
-        return (struct bench_speed){workers, result->jobs_per_second};
+        return (struct bench_speed){workers, result->steady_jobs_per_second};
     double inside = inside_of(options, result), n = 1 + (workers - 1) * inside / (inside + pause_of(options) * batch);
     return (struct bench_speed){n, 1000 * n * batch / inside};
 }
@@ -65,46 +72,99 @@ static hf_status measure(const struct bench_options *options, size_t workers, do
     struct bench_options these = *options;
     struct bench_result result = {.crash_ms = -1};
     these.workers = workers;
-    these.jobs = jobs_at(*jobs_per_second, workers);
+    these.warm_up = warm_up_of(options, workers);
+    these.jobs = these.warm_up + jobs_at(*jobs_per_second, workers);
     these.processes = 1;
     these.rate = 0;
     these.fail = 0;
     these.raw = false;
     these.handler = (struct bench_distribution){.law = law_of(options), .a_ms = pause_of(options), .text = pause};
     hf_status status = bench_run(&these, &result, err);
-    if (status == HF_OK && (result.jobs_per_second <= 0 || result.seconds_per_job <= 0))
+    if (status == HF_OK && (result.steady_jobs_per_second <= 0 || result.steady_seconds_per_job <= 0))
         status = hf__fail(err, HF_DATABASE, "the speed of the database could not be measured: no job was done");
     if (status == HF_OK)
         *speed = speed_of(options, &result);
-    *jobs_per_second = result.jobs_per_second;
+    *jobs_per_second = result.steady_jobs_per_second;
     bench_result_free(&result);
+    return status;
+}
+
+/* With 1, 2, 4, ... workers, and with all. */
+static size_t next_workers(size_t at, size_t most)
+{
+    return at > most / 2 ? most : at * 2;
+}
+
+static size_t count_sizes(size_t most)
+{
+    size_t n = 1;
+    for (size_t at = 1; at < most; at = next_workers(at, most))
+        n++;
+    return n;
+}
+
+struct size {
+    double rate; /* jobs/s of its last run; 0: none yet */
+    struct bench_speed rounds[ROUNDS];
+};
+
+static hf_status measure_round(const struct bench_options *options, size_t round, struct size *sizes, size_t most, hf_error *err)
+{
+    hf_status status = HF_OK;
+    for (size_t at = 1, i = 0; status == HF_OK; at = next_workers(at, most), i++) {
+        if (sizes[i].rate <= 0 && i > 0)
+            sizes[i].rate = sizes[i - 1].rate;
+        status = measure(options, at, &sizes[i].rate, &sizes[i].rounds[round], err);
+        if (at == most)
+            break;
+    }
+    return status;
+}
+
+static int by_speed(const void *a, const void *b)
+{
+    const struct bench_speed *left = a, *right = b;
+    return (left->jobs_per_second > right->jobs_per_second) - (left->jobs_per_second < right->jobs_per_second);
+}
+
+/* The middle one of each size's rounds. Where by chance a size has fewer in the database than a smaller one, the larger is believed. */
+static size_t gather(struct size *sizes, size_t n_sizes, struct bench_speed *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_sizes; i++) {
+        qsort(sizes[i].rounds, ROUNDS, sizeof *sizes[i].rounds, by_speed);
+        n -= n > 0 && sizes[i].rounds[ROUNDS / 2].n <= out[n - 1].n;
+        out[n++] = sizes[i].rounds[ROUNDS / 2];
+    }
+    return n;
+}
+
+/* Rounds over all sizes, so that a disturbance of some seconds does not meet all that is measured of one. */
+static hf_status measure_all(const struct bench_options *options, struct size *sizes, size_t most, hf_error *err)
+{
+    struct bench_speed warm;
+    hf_status status = measure(options, 1, &sizes[0].rate, &warm, err); /* and says how many jobs such a run has */
+    for (size_t i = 0; i < ROUNDS && status == HF_OK; i++)
+        status = measure_round(options, i, sizes, most, err);
     return status;
 }
 
 hf_status bench_speed_measure(const struct bench_options *options, size_t workers, struct bench_speed **out, size_t *n, hf_error *err)
 {
-    enum { DOUBLINGS = 66 }; /* of a size_t, and the number itself */
-    struct bench_speed *speed = calloc(DOUBLINGS, sizeof *speed);
-    double last = 0;
-    *out = NULL;
+    size_t most = workers ? workers : 1, n_sizes = count_sizes(most);
+    struct size *sizes = calloc(n_sizes, sizeof *sizes);
+    struct bench_speed *speed = calloc(n_sizes, sizeof *speed);
+    hf_status status = HF_NO_MEMORY;
     *n = 0;
-    if (!speed)
-        return hf__fail_memory(err);
-    workers = workers ? workers : 1;
-    struct bench_speed next = {0, 0};
-    hf_status status = measure(options, 1, &last, &next, err); /* warms up, and says how many jobs such a run has */
-    for (size_t at = 1; status == HF_OK; at = at > workers / 2 ? workers : at * 2) {
-        status = measure(options, at, &last, &next, err);
-        if (status != HF_OK)
-            break;
-        *n -= *n > 0 && next.n <= speed[*n - 1].n; /* by chance: then the later, larger run is believed */
-        speed[(*n)++] = next;
-        if (at == workers)
-            break;
-    }
-    if (status == HF_OK)
-        *out = speed;
+    if (sizes && speed)
+        status = measure_all(options, sizes, most, err);
+    else
+        (void)hf__fail_memory(err);
+    if (sizes && speed && status == HF_OK)
+        *n = gather(sizes, n_sizes, speed);
     else
         free(speed);
+    *out = status == HF_OK ? speed : NULL;
+    free(sizes);
     return status;
 }

@@ -23,6 +23,13 @@ struct bench_part_purpose {
     double count, seconds, wait_p99_ms;
 };
 
+/* How things stood when the first jobs of a run were done, and connections, statements and caches were warm. */
+struct bench_mark {
+    int64_t at_ns; /* 0: that has not come */
+    size_t done;
+    double seconds; /* that connections had been out */
+};
+
 /* What one process found. Written by it alone, read when it is done. */
 struct bench_part {
     int wake_fd; /* an eventfd: rows have arrived */
@@ -32,6 +39,7 @@ struct bench_part {
     size_t pool_size, peak_open, peak_in_use;
     double in_work_seconds, round_trips, commits, model_exceeded;
     hf_cost cost;
+    struct bench_mark mark;
     struct bench_part_purpose purposes[BENCH_PURPOSES];
     size_t n_purposes;
     struct hf__histogram latency, delivery;

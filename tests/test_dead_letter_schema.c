@@ -37,8 +37,8 @@ static void drop_schema(void)
 static void grant(bool given)
 {
     if (jobs.kind.database == HF__MYSQL)
-        hf_test_sql(admin_url(), hf_test_format("%s ALL ON %s.* %s holdfast@'127.0.0.1'", given ? "GRANT" : "REVOKE", schema,
-                                                given ? "TO" : "FROM"));
+        hf_test_sql(admin_url(),
+                    hf_test_format("%s ALL ON %s.* %s holdfast@'127.0.0.1'", given ? "GRANT" : "REVOKE", schema, given ? "TO" : "FROM"));
 }
 
 static const char *description(bool with_dead_letters)

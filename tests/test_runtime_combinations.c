@@ -80,7 +80,8 @@ static void write_down(hf_delivery *delivery, size_t run)
     enum hf__database database = jobs.kind.database;
     void *native = hf_test_delivery_native(delivery, database);
     long long id = (long long)id_of(delivery);
-    const char *insert = hf_test_format("INSERT INTO %s VALUES (%lld, %lld)", written_table(), id, (long long)hf_delivery_attempt(delivery));
+    const char *insert =
+        hf_test_format("INSERT INTO %s VALUES (%lld, %lld)", written_table(), id, (long long)hf_delivery_attempt(delivery));
     const char *others = hf_test_format("SELECT count(*) FROM %s WHERE job <> %lld AND job %% 2 = %lld", written_table(), id, id % 2);
     bool done = native && hf_test_native_run(database, native, insert) == 0;
     if (run < MOST_RUNS)
@@ -225,7 +226,8 @@ static void on_each_place(void (*test)(void))
 
 static int64_t dead(const char *where)
 {
-    const char *from = jobs.dead_table ? hf_test_format("%s_dead WHERE", jobs.name) : hf_test_format("%s WHERE grp = 'dead' AND", jobs.name);
+    const char *from =
+        jobs.dead_table ? hf_test_format("%s_dead WHERE", jobs.name) : hf_test_format("%s WHERE grp = 'dead' AND", jobs.name);
     return hf_test_query_int(jobs.url, hf_test_format("SELECT count(*) FROM %s (%s)", from, where));
 }
 
