@@ -178,8 +178,7 @@ HF_API hf_subscription *hf_delivery_subscription(const hf_delivery *d);
 
 /* The delay of HF_RETRY_AFTER (ms, >= 0; longer than a thousand years counts as that), and the reason that retry, retry_after and
  * reject write to last_error (copied, any length: it is cut to the column and to 65,535 bytes; NUL and bytes that are no UTF-8 become "?";
- * NULL clears). Before the settle, by the thread that
- * runs the handler. */
+ * NULL clears). Before the settle, by the thread that runs the handler. */
 HF_API void hf_delivery_set_delay(hf_delivery *d, int64_t delay_ms);
 HF_API HF_CHECKED hf_status hf_delivery_set_reason(hf_delivery *d, const char *reason, size_t len);
 

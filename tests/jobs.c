@@ -227,13 +227,6 @@ bool hf_test_logged(struct hf_test_jobs *jobs, const char *text)
     return found;
 }
 
-void hf_test_sleep_ms(int64_t ms)
-{
-    struct timespec span = {ms / 1000, ms % 1000 * 1000000};
-    while (nanosleep(&span, &span) != 0)
-        continue;
-}
-
 struct enough {
     struct hf_test_jobs *jobs;
     size_t n;

@@ -79,6 +79,5 @@ void hf_test_wait_for_runs(struct hf_test_jobs *jobs, size_t n); /* that began; 
 /* The value of a number of hf_stats; fails when there is none. */
 double hf_test_stat(hf_runtime *runtime, const char *name);
 bool hf_test_logged(struct hf_test_jobs *jobs, const char *text);
-void hf_test_sleep_ms(int64_t ms);
 
 #endif

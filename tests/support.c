@@ -121,6 +121,13 @@ int64_t hf_test_now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+void hf_test_sleep_ms(int64_t ms)
+{
+    struct timespec span = {ms / 1000, ms % 1000 * 1000000};
+    while (nanosleep(&span, &span) != 0) {
+    }
+}
+
 bool hf_test_wait_until(bool (*check)(void *arg), void *arg, int64_t timeout_ms)
 {
     int64_t end = hf_test_now_ms() + timeout_ms;

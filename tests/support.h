@@ -27,6 +27,7 @@ void hf_test_ok(hf_status status, const hf_error *err, const char *call, const c
 void hf_test_status(hf_status status, hf_status expected, const hf_error *err, const char *call, const char *file, int line);
 
 int64_t hf_test_now_ms(void); /* CLOCK_MONOTONIC */
+void hf_test_sleep_ms(int64_t ms);
 /* Asks again and again, a few milliseconds apart, until check(arg) is true or the time is over; returns its last answer. */
 bool hf_test_wait_until(bool (*check)(void *arg), void *arg, int64_t timeout_ms);
 

@@ -852,7 +852,7 @@ static void retry_policy(const struct hf_test_place *place)
         const char *attempt;
         bool by_default;
         double most;
-    } wanted[] = {{"1", false, 100}, {"2", false, 1000}, {"3", false, 2000}, {"9", true, 256}, {"10", true, 300}};
+    } wanted[] = {{"2", false, 1000}, {"3", false, 2000}, {"10", true, 300}};
     for (size_t i = 0; i < LENGTH(wanted); i++) {
         hf_test_expect(hf_test_command(place, "enqueue", "--set", hf_test_format("attempt=%s", wanted[i].attempt), NULL), 0);
         int64_t begun_ms = hf_test_now_ms();
