@@ -261,68 +261,95 @@ static void advisory_lock_on_mariadb(void)
 #define ROWS 120
 #define ROUNDS 6
 
-/* Each dead letter takes some milliseconds to write, so that a kill falls into a move more often than not. */
-static void slow_down(const struct hf_test_fleet *fleet)
+/* Each move takes some milliseconds to write, so that a kill falls into one more often than not. A retry is a move in place. */
+static void slow_down(const struct hf_test_fleet *fleet, const struct fate *fate)
 {
-    hf_test_sql(
-        fleet->jobs.url,
-        hf_test_format("CREATE TRIGGER %s_slow AFTER INSERT ON %s_dead BEGIN SELECT count(*) FROM (WITH RECURSIVE n(i) AS (SELECT 1 "
-                       "UNION ALL SELECT i + 1 FROM n WHERE i < 5000) SELECT i FROM n); END",
-                       fleet->jobs.name, fleet->jobs.name));
+    const char *name = fleet->jobs.name;
+    const char *of = fate->dead == TO_TABLE ? hf_test_format("INSERT ON %s_dead", name)
+                                            : hf_test_format("UPDATE OF %s ON %s", fate->dead == TO_GROUP ? "grp" : "last_error", name);
+    hf_test_sql(fleet->jobs.url,
+                hf_test_format("CREATE TRIGGER %s_slow AFTER %s BEGIN SELECT count(*) FROM (WITH RECURSIVE n(i) AS (SELECT 1 "
+                               "UNION ALL SELECT i + 1 FROM n WHERE i < 5000) SELECT i FROM n); END",
+                               name, of));
 }
 
-static int64_t check_places(const struct hf_test_fleet *fleet)
+/* Fails unless each row is in exactly one place. How many are dead letters. */
+static int64_t check_places(const struct hf_test_fleet *fleet, const struct fate *fate)
 {
     const char *name = fleet->jobs.name;
     struct hf__conn *outside = hf_test_session(fleet->jobs.url);
-    const char *both = hf_test_format("(SELECT id FROM %s UNION ALL SELECT id FROM %s_dead)", name, name);
+    const char *both = fate->dead == TO_TABLE ? hf_test_format("(SELECT id FROM %s UNION ALL SELECT id FROM %s_dead)", name, name) : name;
     int64_t rows = hf_test_session_int(outside, hf_test_format("SELECT count(*) FROM %s", both));
     int64_t ids = hf_test_session_int(outside, hf_test_format("SELECT count(DISTINCT id) FROM %s", both));
-    int64_t dead = hf_test_session_int(outside, hf_test_format("SELECT count(*) FROM %s_dead WHERE attempt = 1", name));
+    const char *dead_in =
+        fate->dead == TO_TABLE ? hf_test_format("%s_dead WHERE", name) : hf_test_format("%s WHERE grp = 'dead' AND", name);
+    int64_t dead = hf_test_session_int(outside, hf_test_format("SELECT count(*) FROM %s attempt = 1", dead_in));
     hf__conn_close(outside);
     if (rows != ROWS || ids != ROWS) {
-        hf_test_fail("of %d rows there are %lld, and %lld different ones", ROWS, (long long)rows, (long long)ids);
+        hf_test_fail("%s: of %d rows there are %lld, and %lld different ones", fate->name, ROWS, (long long)rows, (long long)ids);
     }
     return dead;
 }
 
-static struct hf_test_child *undertaker(const struct hf_test_fleet *fleet)
+static struct hf_test_child *undertaker(const struct hf_test_fleet *fleet, const char *outcome)
 {
-    return hf_test_fleet_start(fleet, "--workers", "4", "--poll-ms", "20", "--handler", "ms:0", "--outcome", "reject", "--until-empty",
+    return hf_test_fleet_start(fleet, "--workers", "4", "--poll-ms", "20", "--handler", "ms:0", "--outcome", outcome, "--until-empty",
                                NULL);
 }
 
-static void kill_on(struct hf_test_kind kind)
+/* One process, killed in its work. */
+static void kill_once(const struct hf_test_fleet *fleet, const char *outcome, int64_t after_ms)
+{
+    struct hf_test_child *victim = undertaker(fleet, outcome);
+    hf_test_fleet_ready(victim);
+    hf_test_sleep_ms(after_ms);
+    hf_test_kill(victim, SIGKILL);
+    (void)hf_test_wait(victim, LIMIT_MS); /* it may have come to its end just before */
+    hf_test_free(victim);
+    bool lease = fleet->jobs.kind.strategy == HF_LEASE; /* the next one need not wait */
+    hf_test_sql(fleet->jobs.url, hf_test_format("UPDATE %s SET retry_after = '2000-01-01 00:00:00.000000'%s", fleet->jobs.name,
+                                                lease ? ", locked_until = NULL" : ""));
+}
+
+static struct hf_test_shape shape_of(const struct fate *fate)
+{
+    const char *most = fate->max_attempts ? hf_test_format(", \"max_attempts\": %d", fate->max_attempts) : "";
+    const char *group = fate->dead == TO_GROUP ? ", \"dead_letter\": { \"group\": \"dead\" }" : "";
+    return (struct hf_test_shape){
+        .columns = ", \"group\": \"grp\"", .settings = hf_test_format("%s%s", most, group), .dead_table = fate->dead == TO_TABLE};
+}
+
+/* Retries go on until the last process acks all: those that a kill met are there, too, and ran again. */
+static void kill_on(struct hf_test_kind kind, const struct fate *fate)
 {
     struct hf_test_fleet fleet;
     int64_t dead = 0;
     size_t broken = 0; /* rounds that ended within the work */
-    hf_test_fleet_open(&fleet, kind, 30, (struct hf_test_shape){.dead_table = true});
-    slow_down(&fleet);
+    const char *outcome = fate->first == HF_REJECT ? "reject" : fate->first == HF_RETRY ? "retry" : "retry_after";
+    hf_test_fleet_open(&fleet, kind, 30, shape_of(fate));
+    slow_down(&fleet, fate);
     hf_test_fleet_add(&fleet, ROWS);
     for (int round = 1; round <= ROUNDS && dead < ROWS; round++) {
-        struct hf_test_child *victim = undertaker(&fleet);
-        hf_test_fleet_ready(victim);
-        hf_test_sleep_ms(20 * round);
-        hf_test_kill(victim, SIGKILL);
-        (void)hf_test_wait(victim, LIMIT_MS); /* it may have come to its end just before */
-        hf_test_free(victim);
-        dead = check_places(&fleet);
-        if (kind.strategy == HF_LEASE) { /* the next one need not wait */
-            hf_test_sql(fleet.jobs.url, hf_test_format("UPDATE %s SET locked_until = NULL", fleet.jobs.name));
-        }
+        kill_once(&fleet, outcome, 20 * round);
+        dead = check_places(&fleet, fate);
         broken += dead < ROWS;
     }
     CU_ASSERT(broken > 0);
-    hf_test_fleet_end(undertaker(&fleet), LIMIT_MS);
-    CU_ASSERT_EQUAL(check_places(&fleet), ROWS);
+    hf_test_fleet_end(undertaker(&fleet, fate->dead == NOWHERE ? "ack" : outcome), LIMIT_MS);
+    if (fate->dead == NOWHERE) {
+        CU_ASSERT_EQUAL(hf_test_jobs_count(&fleet.jobs, "1 = 1"), 0);
+    } else {
+        CU_ASSERT_EQUAL(check_places(&fleet, fate), ROWS);
+    }
     hf_test_fleet_close(&fleet);
 }
 
 static void killed_on_sqlite(void)
 {
-    kill_on((struct hf_test_kind){HF__SQLITE, HF_LEASE});
-    kill_on((struct hf_test_kind){HF__SQLITE, HF_ADVISORY_LOCK});
+    for (size_t i = 0; i < LENGTH(fates); i++) {
+        kill_on((struct hf_test_kind){HF__SQLITE, HF_LEASE}, &fates[i]);
+        kill_on((struct hf_test_kind){HF__SQLITE, HF_ADVISORY_LOCK}, &fates[i]);
+    }
 }
 
 int main(int argc, char **argv)

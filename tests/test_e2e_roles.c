@@ -233,6 +233,51 @@ static void alike_on(struct hf_test_kind kind, const char *collation)
     close_jobs(jobs);
 }
 
+/* Without order: a subscription to one of them reads what the database takes for it, and no other group starves. */
+static void alike_unordered_on(struct hf_test_kind kind, const char *collation)
+{
+    enum { N = 3 * ALIKE };
+    hf_error err = {.status = HF_OK};
+    hf_subscription_options options = HF_SUBSCRIPTION_OPTIONS_INIT;
+    const char *const named[] = {"a"};
+    struct hf_test_jobs *jobs = open_jobs(kind, (struct hf_test_shape){.columns = GROUP});
+    if (collation) {
+        hf_test_sql(jobs->url, hf_test_format("ALTER TABLE %s MODIFY grp VARCHAR(100) COLLATE %s", jobs->name, collation));
+    }
+    for (size_t i = 0; i < N; i++) {
+        hf_job job = HF_JOB_INIT;
+        job.group = alike[i % ALIKE];
+        hf_test_jobs_put(jobs, job, 1);
+    }
+    int64_t of_a = hf_test_jobs_count(jobs, "grp = 'a'");
+    hf_runtime *runtime = hf_test_jobs_runtime(jobs, NULL);
+    CU_ASSERT_EQUAL(n_groups(jobs, runtime),
+                    hf_test_query_int(jobs->url, hf_test_format("SELECT count(DISTINCT grp) FROM %s", jobs->name)));
+    options.groups = named;
+    options.n_groups = 1;
+    HF_TEST_OK(hf_subscribe(runtime, jobs->table, &options, a_moment, jobs, NULL, &err), &err);
+    HF_TEST_OK(hf_runtime_start(runtime, &err), &err);
+    HF_TEST_OK(hf_runtime_wait_empty(runtime, LIMIT_MS, &err), &err);
+    hf_test_jobs_stop(jobs, runtime);
+    CU_ASSERT_EQUAL((int64_t)jobs->n_runs, of_a);
+    CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, "grp = 'a'"), 0);
+    CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, "1 = 1"), N - of_a);
+    hf_test_jobs_finish(jobs, hf_test_jobs_start(jobs, 4, a_moment, jobs));
+    CU_ASSERT_EQUAL(jobs->n_runs, N);
+    close_jobs(jobs);
+}
+
+static void unordered_groups_of_other_case(void)
+{
+    for (size_t i = 0; i < hf_test_n_kinds; i++) {
+        alike_unordered_on(hf_test_kinds[i], NULL);
+        if (hf_test_kinds[i].database == HF__MYSQL) {
+            alike_unordered_on(hf_test_kinds[i], "utf8mb4_general_ci");
+            alike_unordered_on(hf_test_kinds[i], "utf8mb4_unicode_ci");
+        }
+    }
+}
+
 static void groups_of_other_case(void)
 {
     static const hf_strategy strategies[] = {HF_ROW_LOCK, HF_LEASE};
@@ -430,6 +475,7 @@ int main(int argc, char **argv)
         {"max_attempts", most_attempts},
         {"ids at the limits", ids_at_the_limits},
         {"groups of other case", groups_of_other_case},
+        {"groups of other case, without order", unordered_groups_of_other_case},
         {"bytes that are no text", bytes_that_are_no_text},
         {"order of priorities", order_of_priorities},
         {"priority is strict", priority_is_strict},

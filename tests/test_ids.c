@@ -144,8 +144,50 @@ static void test_others(void)
             check(&kinds[i]);
 }
 
+/* ---- ids that are equal but for case and accents (case 78) ---- */
+
+static const char *const alike[] = {"A", "a", "\xc3\xa1", "\xc3\x9f", "ss"};
+enum { ALIKE = sizeof alike / sizeof alike[0] };
+
+static int64_t count_in(struct hf_test_bed *bed, const char *table, const char *id)
+{
+    return hf_bed_int(bed, hf_test_format("SELECT COUNT(*) FROM %s WHERE id = '%s'", table, id));
+}
+
+/* Each is claimed and settled for itself: the others stay. */
+static void check_alike(enum hf__database database, enum hf__strategy_kind kind, const char *type)
+{
+    struct hf_test_bed bed;
+    struct hf__row *row;
+    if (!hf_bed_offers(database, kind))
+        return;
+    open_bed(&bed, database, kind, 1, type);
+    for (size_t i = 0; i < ALIKE; i++)
+        hf_bed_sql(&bed, hf_test_format("INSERT INTO @ (id) VALUES ('%s')", alike[i]));
+    for (int left = ALIKE - 1; left >= 0; left--) {
+        CU_ASSERT_EQUAL_FATAL(hf_bed_claim(&bed, bed.conn, 1, &row), 1);
+        const char *id = hf_test_format("%s", row->id_text);
+        renew(&bed, row);
+        CU_ASSERT_EQUAL(hf_bed_settle(&bed, bed.conn, row, left % 2 ? HF__REJECT : HF__ACK, "never"), HF_OK);
+        CU_ASSERT_EQUAL(count_in(&bed, "@", id), 0);
+        CU_ASSERT_EQUAL(count_in(&bed, "@_dead", id), left % 2);
+        CU_ASSERT_EQUAL(hf_bed_int(&bed, "SELECT COUNT(*) FROM @"), left);
+    }
+    hf_bed_close(&bed);
+}
+
+static void test_alike(void)
+{
+    for (int kind = HF__ROW_LOCK; kind <= HF__ADVISORY_LOCK; kind++) {
+        check_alike(HF__POSTGRES, (enum hf__strategy_kind)kind, "text");
+        check_alike(HF__MYSQL, (enum hf__strategy_kind)kind, "VARCHAR(50) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin");
+        check_alike(HF__SQLITE, (enum hf__strategy_kind)kind, "TEXT");
+    }
+}
+
 int main(int argc, char **argv)
 {
-    CU_TestInfo tests[] = {{"integers", test_integers}, {"texts and UUIDs", test_others}, CU_TEST_INFO_NULL};
+    CU_TestInfo tests[] = {
+        {"integers", test_integers}, {"texts and UUIDs", test_others}, {"ids that differ in case", test_alike}, CU_TEST_INFO_NULL};
     return hf_test_main(argc, argv, "ids", tests);
 }
