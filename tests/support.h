@@ -45,8 +45,6 @@ bool hf_test_has_keys(enum hf__database database); /* PostgreSQL: version 11 or 
 bool hf_test_built_with(enum hf__database database);
 /* tests/servers.sh ACTION on "postgres" or "mariadb". Actions: "start", "stop", "kill", "restart". */
 void hf_test_server(const char *action, const char *server);
-/* The same on a server of the test's own, with everything that it writes in dir, and with settings of the environment; to be awaited. */
-struct hf_test_child *hf_test_own_server(const char *dir, const char *action, const char *server, const char *const *env);
 
 /* PREFIX_PID_N: a name that no other test uses. The string lives until the process ends. */
 const char *hf_test_scratch(const char *prefix);

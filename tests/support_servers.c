@@ -81,12 +81,6 @@ void hf_test_server(const char *action, const char *server)
     hf_test_run(argv, NULL, 120000);
 }
 
-struct hf_test_child *hf_test_own_server(const char *dir, const char *action, const char *server, const char *const *env)
-{
-    const char *const argv[] = {"sh", HF_TEST_SOURCE_DIR "/tests/servers.sh", action, dir, server, NULL};
-    return hf_test_start(argv, env);
-}
-
 static hf_status open_conn(const char *text, struct hf__conn **out, hf_error *err)
 {
     struct hf__url *url = NULL;

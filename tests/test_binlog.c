@@ -1,56 +1,21 @@
 /* ctest: timeout=240 labels=e2e
  * MySQL and MariaDB with a binary log of statements, on a server of this suite's own: what would fail at the first claim is refused when
  * the subscription starts, and what can be written to such a log runs. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tests/command.h"
 #include "tests/jobs.h"
+#include "tests/own_server.h"
 #include "tests/session.h"
 
 /* ---- the server ---- */
 
-static const char *const options[] = {"HF_TEST_FSYNC=off",
-                                      "HF_TEST_MYSQLD_OPTIONS=--log-bin --binlog-format=STATEMENT --sync-binlog=0 --server-id=1", NULL};
-
-static const char *server_dir(void)
-{
-    const char *all = getenv("HF_TEST_SERVERS");
-    return all && *all ? hf_test_format("%s/binlog", all) : NULL;
-}
-
-static struct hf_test_child *server(const char *action)
-{
-    return hf_test_own_server(server_dir(), action, "mariadb", options);
-}
-
-/* This URL, at the port of that server. */
-static void point_at(const char *variable, const char *url, long port)
-{
-    const char *colon = strrchr(url, ':'), *name = strrchr(url, '/');
-    CU_ASSERT_FATAL(colon && name && name > colon);
-    CU_ASSERT_EQUAL_FATAL(setenv(variable, hf_test_format("%.*s:%ld%s", (int)(colon - url), url, port, name), 1), 0);
-}
+#define SERVER "binlog"
 
 static void start_server(void)
 {
-    if (!server_dir())
-        hf_test_fail("HF_TEST_SERVERS is not set: run this test with `sh tests/run.sh`");
-    (void)hf_test_expect(server("start"), 0);
-    long port = strtol(hf_test_read_file(hf_test_format("%s/maria/port", server_dir())), NULL, 10);
-    point_at("HF_TEST_MYSQL_URL", hf_test_mysql_url(), port);
-    point_at("HF_TEST_MYSQL_ADMIN_URL", hf_test_mysql_admin_url(), port);
+    hf_test_own_server_start(SERVER, "--log-bin --binlog-format=STATEMENT --sync-binlog=0 --server-id=1");
     CU_ASSERT_STRING_EQUAL_FATAL(hf_test_query_text(hf_test_mysql_url(), "SELECT @@global.binlog_format"), "STATEMENT");
-}
-
-/* Also after a failure; nothing when it does not run. */
-static int stop_server(void)
-{
-    struct hf_test_child *child = server_dir() ? server("stop") : NULL;
-    int code = child ? hf_test_wait(child, 60000) : 0;
-    hf_test_free(child);
-    return code;
 }
 
 /* ---- subscriptions ---- */
@@ -152,5 +117,5 @@ int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {{"a log of statements", test_statements}, {"other logs", test_other_formats}, CU_TEST_INFO_NULL};
     int status = hf_test_main(argc, argv, "binlog", tests);
-    return stop_server() == 0 ? status : 1;
+    return hf_test_own_server_stop(SERVER) == 0 ? status : 1;
 }

@@ -5,6 +5,7 @@
 
 #include "pool/driver.h"
 #include "tests/fleet.h"
+#include "tests/own_server.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof(array)[0])
 #define ROWS 10
@@ -185,12 +186,32 @@ static void odd_schemas(void)
     hf_test_on_all(in_schema_on);
 }
 
+/* ---- where the server folds the names of tables to lower case ---- */
+
+#define FOLDING "folding"
+
+static void folded_names(void)
+{
+    if (!hf_test_is_mariadb()) {
+        return; /* MySQL takes it for a fault of the data that is there */
+    }
+    hf_test_own_server_start(FOLDING, "--lower-case-table-names=1");
+    CU_ASSERT_EQUAL_FATAL(hf_test_query_int(hf_test_mysql_url(), "SELECT @@lower_case_table_names"), 1);
+    for (size_t i = 0; i < hf_test_n_kinds; i++) {
+        if (hf_test_kinds[i].database == HF__MYSQL) {
+            names_on(hf_test_kinds[i]);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {
         {"odd names", odd_names},
         {"odd schemas", odd_schemas},
+        {"names that are folded", folded_names}, /* the last: from there on the server is another */
         CU_TEST_INFO_NULL,
     };
-    return hf_test_main(argc, argv, "e2e_names", tests);
+    int status = hf_test_main(argc, argv, "e2e_names", tests);
+    return hf_test_own_server_stop(FOLDING) == 0 ? status : 1;
 }
