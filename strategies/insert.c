@@ -294,6 +294,8 @@ static hf_status insert_run(struct insert *in, size_t first, size_t n)
     if (status == HF_OK) {
         status = hf__sql_run(in->conn, &rendered, &args, &rows, in->deadline, in->err);
         hf__rendered_free(&rendered);
+        if (status != HF_OK)
+            (void)hf__fail_context(in->err, "table %s: the %s not added", in->table->display, n == 1 ? "job was" : "jobs were");
     }
     if (status == HF_OK)
         status = keep_ids(in, first, n, &rows);

@@ -740,6 +740,8 @@ static void failure_in_the_callers_transaction(struct place *place)
     run(&native, "BEGIN");
     HF_TEST_OK(enqueue_natively(place, native.handle, &good, 1, NULL, &err), &err);
     HF_TEST_STATUS(enqueue_natively(place, native.handle, jobs, LENGTH(jobs), NULL, &err), HF_DATABASE, &err);
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, hf_test_format("table %s: the job", place->name)));
+    CU_ASSERT_PTR_NOT_NULL(strstr(err.message, "not added: "));
     if (place->database == HF__POSTGRES && hf__conn_transaction(native.conn) == HF__TX_FAILED) {
         run(&native, "ROLLBACK");
         CU_ASSERT_EQUAL_FATAL(rows(place, "1 = 1"), 0);
