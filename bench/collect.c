@@ -109,6 +109,8 @@ static void measure_steady(const struct bench_tally *tally, double all_seconds, 
 {
     const struct bench_mark *mark = &tally->parts[0].mark;
     int64_t end_ns = atomic_load(&tally->last_ns);
+    out->steady_jobs_per_second = out->jobs_per_second;
+    out->steady_seconds_per_job = out->seconds_per_job;
     if (mark->at_ns == 0 || tally->n_parts > 1 || out->done <= mark->done || end_ns <= mark->at_ns)
         return;
     double jobs = (double)(out->done - mark->done);

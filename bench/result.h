@@ -39,7 +39,8 @@ struct bench_result {
     size_t server_peak;                       /* of all processes, as the server saw them */
     bool server_sampled;                      /* false on SQLite, which has no server: there server_peak is the open handles of the ledger */
     double held_per_delivery, seconds_per_job;
-    double steady_jobs_per_second, steady_seconds_per_job; /* after the first options->warm_up jobs; 0: there was no such time */
+    double steady_jobs_per_second, steady_seconds_per_job; /* after the first options->warm_up jobs; else, or when the run was over too
+                                                              soon for that, of the whole */
     double held_mean;                         /* connections held by deliveries in work, over the time of the run, one process */
     size_t held_p99;
     struct bench_purpose purposes[16];

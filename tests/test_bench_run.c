@@ -215,6 +215,43 @@ static void accounting(void)
     bench_distribution_free(&options.handler);
 }
 
+/* Eight jobs in four seconds, for which connections were out for two. */
+static void check_steady(struct bench_mark mark, double jobs_per_second, double seconds_per_job)
+{
+    struct bench_options options = options_of("sqlite:none", HF_LEASE, "0");
+    struct bench_result result = {.left = 0};
+    struct bench_tally *tally = NULL;
+    HF_TEST_OK(bench_tally_make(8, 1, &tally, NULL), NULL);
+    for (size_t seq = 0; seq < 8; seq++) {
+        bench_tally_begun(tally, seq);
+        bench_tally_settled(tally, seq, HF_ACK, HF_OK);
+    }
+    tally->parts[0].begin_ns = INT64_C(1000000000);
+    tally->parts[0].mark = mark;
+    tally->parts[0].n_purposes = 1;
+    tally->parts[0].purposes[0] = (struct bench_part_purpose){.name = "claim", .seconds = 2};
+    atomic_store(&tally->last_ns, INT64_C(5000000000));
+    bench_collect(&options, tally, 8, &result);
+    CU_ASSERT_DOUBLE_EQUAL(result.steady_jobs_per_second, jobs_per_second, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(result.steady_seconds_per_job, seconds_per_job, 1e-9);
+    bench_tally_free(tally);
+    bench_result_free(&result);
+    bench_distribution_free(&options.handler);
+}
+
+/* What is measured once the first jobs are done; of a run that was over too soon, the whole. */
+static void steady(void)
+{
+    check_steady((struct bench_mark){.at_ns = 0}, 8 / 4.0, 2 / 8.0);
+    check_steady((struct bench_mark){.at_ns = INT64_C(3000000000), .done = 2, .seconds = 1.4}, 6 / 2.0, 0.6 / 6);
+    struct bench_options options = options_of(hf_test_postgres_url(), HF_ROW_LOCK, "10");
+    options.warm_up = 40;
+    struct bench_result result = run(&options);
+    CU_ASSERT(result.steady_jobs_per_second > 0 && result.steady_seconds_per_job > 0);
+    CU_ASSERT(result.steady_jobs_per_second != result.jobs_per_second);
+    bench_result_free(&result);
+}
+
 int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {{"every strategy on PostgreSQL", on_postgres},
@@ -226,6 +263,7 @@ int main(int argc, char **argv)
                            {"the same jobs each time", same_jobs_each_time},
                            {"a table that is not ours", refused},
                            {"accounting", accounting},
+                           {"the steady part", steady},
                            CU_TEST_INFO_NULL};
     return hf_test_main(argc, argv, "bench_run", tests);
 }
