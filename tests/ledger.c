@@ -133,6 +133,17 @@ void hf_test_ledger_died(struct hf_test_ledger *ledger, pid_t pid, int64_t ns)
     }
 }
 
+void hf_test_ledger_cut(struct hf_test_ledger *ledger, int64_t from_ns, int64_t to_ns)
+{
+    for (size_t i = 0; i < ledger->n; i++) {
+        struct hf_test_entry *run = &ledger->runs[i];
+        int64_t free_ns = run->begin_ns > from_ns ? run->begin_ns : from_ns;
+        if (run->begin_ns < to_ns && run->end_ns > free_ns) {
+            run->end_ns = free_ns;
+        }
+    }
+}
+
 size_t hf_test_ledger_ended(const struct hf_test_ledger *ledger)
 {
     size_t n = 0;

@@ -22,6 +22,9 @@ void hf_test_ledger_free(struct hf_test_ledger *ledger);
 
 /* A process was dead at this time: what it ran has ended by then. */
 void hf_test_ledger_died(struct hf_test_ledger *ledger, pid_t pid, int64_t ns);
+/* The sessions were cut one by one in this span of time: a row that was held by one of them is free as soon as its session is gone, while
+ * its handler goes on and other sessions may still claim. */
+void hf_test_ledger_cut(struct hf_test_ledger *ledger, int64_t from_ns, int64_t to_ns);
 size_t hf_test_ledger_ended(const struct hf_test_ledger *ledger); /* runs that have ended */
 /* The i-th run of a row in the order of their beginnings, from 0; NULL if there are fewer. */
 const struct hf_test_entry *hf_test_ledger_run_of(const struct hf_test_ledger *ledger, int64_t id, size_t i);

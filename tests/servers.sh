@@ -197,7 +197,7 @@ maria_make() {
     maria_install >"$maria/install.log" 2>&1 || die "the server's tables cannot be made: $(tail -n 5 "$maria/install.log")"
     if [ "${HF_TEST_FSYNC:-on}" = off ]; then
         as mysql tee "$maria/options" >/dev/null <<OPTIONS
---innodb-flush-log-at-trx-commit=0
+--innodb-flush-log-at-trx-commit=2
 --innodb-flush-method=nosync
 --skip-innodb-doublewrite
 --sync-binlog=0
