@@ -167,10 +167,11 @@ HF_API HF_CHECKED hf_status hf_runtime_wait_empty(hf_runtime *runtime, int64_t t
 HF_API const char *hf_delivery_id(const hf_delivery *d);            /* as text; bytes of a binary id in hexadecimal */
 HF_API bool hf_delivery_id_int(const hf_delivery *d, int64_t *out); /* false if the id is no integer of 64 signed bits */
 HF_API int64_t hf_delivery_attempt(const hf_delivery *d);           /* the first delivery reads 1; 0: unknown, the table counts none */
-HF_API const void *hf_delivery_payload(const hf_delivery *d,
-                                       size_t *len); /* exact bytes, and a NUL behind them; NULL if NULL or no such column; len may be NULL */
-HF_API const char *hf_delivery_headers(const hf_delivery *d); /* NULL if NULL or no such column */
-HF_API const char *hf_delivery_group(const hf_delivery *d);   /* likewise */
+HF_API const void *
+hf_delivery_payload(const hf_delivery *d,
+                    size_t *len); /* exact bytes, and a NUL behind them; NULL if NULL or no such column; len may be NULL */
+HF_API const char *hf_delivery_headers(const hf_delivery *d);       /* NULL if NULL or no such column */
+HF_API const char *hf_delivery_group(const hf_delivery *d);         /* likewise */
 HF_API const char *hf_delivery_partition_key(const hf_delivery *d); /* likewise */
 HF_API const char *hf_delivery_key(const hf_delivery *d);           /* the rendered key under advisory lock, else NULL */
 HF_API int64_t hf_delivery_lease_until_us(const hf_delivery *d);    /* the expiry that it holds now; 0 if there is no lease */
