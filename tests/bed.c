@@ -104,10 +104,35 @@ void hf_bed_close(struct hf_test_bed *bed)
     hf__conn_close(bed->side);
 }
 
+struct arrival {
+    struct hf__clock *clock;
+    int64_t us;
+};
+
+static bool has_come(void *ctx)
+{
+    const struct arrival *arrival = ctx;
+    return hf__clock_now_us(arrival->clock) >= arrival->us;
+}
+
+void hf_bed_due(const struct hf_test_bed *bed)
+{
+    if (bed->table->database_clock)
+        return;
+    static const char *const now[] = {
+        [HF__POSTGRES] = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS bigint)",
+        [HF__MYSQL] = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
+        [HF__SQLITE] = "SELECT CAST(strftime('%s', 'now') AS INTEGER) * 1000000",
+    };
+    struct arrival arrival = {bed->clock, hf_bed_int(bed, now[bed->database])};
+    CU_ASSERT_TRUE(hf_test_wait_until(has_come, &arrival, 10000));
+}
+
 size_t hf_bed_claim(struct hf_test_bed *bed, struct hf__conn *conn, size_t limit, struct hf__row **rows)
 {
     size_t n = 0;
     struct hf__claim ask = {.limit = limit};
+    hf_bed_due(bed);
     HF_TEST_OK(bed->strategy->claim(bed->plan, conn, &ask, hf_bed_soon(), rows, &n, &bed->err), &bed->err);
     return n;
 }

@@ -36,7 +36,10 @@ void hf_bed_sql(const struct hf_test_bed *bed, const char *sql);
 int64_t hf_bed_int(const struct hf_test_bed *bed, const char *sql);
 const char *hf_bed_query(const struct hf_test_bed *bed, const char *sql); /* the first cell as text */
 
-size_t hf_bed_claim(struct hf_test_bed *bed, struct hf__conn *conn, size_t limit, struct hf__row **rows);
+/* Waits until the rows that are there are due. Such a row is due from the database's own time at its insert, and on a busy machine the
+ * measured clock may be some milliseconds behind that. */
+void hf_bed_due(const struct hf_test_bed *bed);
+size_t hf_bed_claim(struct hf_test_bed *bed, struct hf__conn *conn, size_t limit, struct hf__row **rows); /* what is due */
 /* What became of it; frees the row. reason may be NULL. */
 hf_status hf_bed_settle(struct hf_test_bed *bed, struct hf__conn *conn, struct hf__row *row, enum hf__action action, const char *reason);
 

@@ -405,6 +405,7 @@ static void check_keyless(const struct scene *scene)
     add(&bed, "NULL", "a");
     add(&bed, "''", "b");
     add(&bed, "'g'", "c");
+    hf_bed_due(&bed);
     HF_TEST_OK(hf__plan_bury_keyless(bed.plan, bed.conn, hf_bed_soon(), &moved, &bed.err), &bed.err);
     CU_ASSERT_EQUAL(moved, 2);
     CU_ASSERT_EQUAL(n_dead(&bed, scene, "last_error LIKE '%key%' AND payload IN ('a', 'b')"), 2);
@@ -427,6 +428,7 @@ static void check_keyless_dead(const struct scene *scene)
     hf_bed_open(&bed, scene->database,
                 ", \"columns\": { " ROLES " }, \"advisory_lock\": \"{account}\", \"dead_letter\": { \"group\": \"dead\" }");
     hf_bed_sql(&bed, "INSERT INTO @ (grp, payload, account) VALUES ('g', 'a', '')");
+    hf_bed_due(&bed);
     HF_TEST_OK(hf__plan_bury_keyless(bed.plan, bed.conn, hf_bed_soon(), &moved, &bed.err), &bed.err);
     CU_ASSERT_EQUAL(moved, 1);
     hf_bed_plan(&bed, dead, 1);
