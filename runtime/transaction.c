@@ -188,22 +188,40 @@ bool hf__lease_begin(struct hf_delivery *delivery)
     return true;
 }
 
-/* True: the settle has its final answer. */
+/* The transaction was not the one that we began, so nothing is settled. The row is dropped, and need not wait for its lease to run out. */
+static void free_row(struct hf_delivery *delivery)
+{
+    struct hf_subscription *subscription = delivery->subscription;
+    struct hf__conn *conn = hf__checkout_conn(delivery->checkout);
+    pause_renewals(delivery);
+    hf_status status = hf__transaction_free(subscription->plan, conn, delivery->row, hf__call_deadline(subscription));
+    if (status != HF_OK)
+        hf__log_noise(subscription, &subscription->handler_noise, HF_LOG_WARNING, "%s: row %s is free when its lease has run out: %s",
+                      subscription->table->display, delivery->row->id_text, hf_status_name(status));
+}
+
+/* True: the settle has its final answer. A lease is held without this connection: if that is lost, so are the writes, and the settler
+ * goes on. */
 static bool end_lease(struct hf_delivery *delivery, struct hf__change *change, hf_error *err)
 {
     struct hf_subscription *subscription = delivery->subscription;
+    struct hf__conn *conn = hf__checkout_conn(delivery->checkout);
     if (change->action == HF__ACK)
         pause_renewals(delivery);
     pthread_mutex_lock(&subscription->lock);
     bool lost = delivery->lost;
     pthread_mutex_unlock(&subscription->lock);
-    if (change->action == HF__ACK && !lost)
-        return hf__transaction_end(delivery, change, err);
-    /* The row is held without this connection: whatever became of it, the settler goes on. */
-    struct hf__conn *conn = hf__checkout_conn(delivery->checkout);
-    if (hf__transaction_undo(subscription->plan, conn, hf__call_deadline(subscription), err) != HF_OK)
-        conn->retire = true;
-    return false;
+    bool acks = change->action == HF__ACK && !lost, settled;
+    if (acks)
+        settled = hf__transaction_end(delivery, change, err);
+    else {
+        change->status = hf__transaction_undo(subscription->plan, conn, hf__call_deadline(subscription), err);
+        conn->retire = conn->retire || change->status != HF_OK;
+        settled = change->status != HF_OK && !conn->lost && !lost;
+    }
+    if (settled && change->status == HF_LOST && !conn->lost)
+        free_row(delivery);
+    return settled;
 }
 
 static void finish(struct hf_delivery *delivery, hf_status status, const hf_error *err)

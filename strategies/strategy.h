@@ -134,6 +134,8 @@ bool hf__transaction_locks_row(const struct hf__plan *plan);
 /* Takes back what the handler wrote; the row is held as before, and may be settled as without the mode. HF_LOST: the savepoint is gone
  * (a deadlock, DDL, a COMMIT of the handler's): nothing may be settled, and conn->retire is set. */
 HF_CHECKED hf_status hf__transaction_undo(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, hf_error *err);
+/* Then, of a lease: ends it on the same connection, so that the row need not wait until it runs out. Nobody renews it meanwhile. */
+HF_CHECKED hf_status hf__transaction_free(struct hf__plan *plan, struct hf__conn *conn, struct hf__row *row, struct hf__deadline deadline);
 /* Ack: commits the handler's writes and the settle together, or neither. The change's status as of settle; HF_LEASE_LOST and HF_LOST have
  * rolled all back. Advisory: unlocks after it. An error with *undone set (HF_DATABASE: the handler left its transaction failed; lease and
  * advisory also HF_TRANSIENT and what the database refused, lease HF_LOST of the connection): all was undone as by

@@ -3,8 +3,8 @@
  *
  *                 open                         ack                                      any other outcome (undo)
  *   row lock      SAVEPOINT in the claim's     RELEASE, the settle, COMMIT              ROLLBACK TO, and then the usual settle
- *   lease,        BEGIN, SAVEPOINT             RELEASE, the settle (WHERE it is         ROLLBACK, and then the usual settle
- *   advisory                                   still ours), COMMIT
+ *   lease,        BEGIN, SAVEPOINT             RELEASE, the settle (WHERE it is         ROLLBACK TO, ROLLBACK, and then the usual
+ *   advisory                                   still ours), COMMIT                      settle
  *
  * The savepoint is how we notice that the transaction is no longer the one that we began: a COMMIT or ROLLBACK of the handler's, a
  * statement that commits by itself (DDL on MySQL) and an error that undoes all of it (a deadlock on MySQL) take it away. Then the
@@ -91,19 +91,17 @@ static hf_status back_to_savepoint(struct hf__conn *conn, struct hf__deadline de
     return status == HF_OK ? hf__conn_exec(conn, "RELEASE SAVEPOINT hf_handler", deadline, why) : status;
 }
 
-/* The usual settle of an advisory lock commits by itself, whatever the handler made of its session. */
-static hf_status commit_by_itself(const struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, hf_error *err)
+/* What a settle writes on this connection commits by itself, whatever the handler made of its session. */
+static hf_status commit_by_itself(struct hf__conn *conn, struct hf__deadline deadline, hf_error *err)
 {
-    if (plan->strategy->kind != HF__ADVISORY_LOCK || conn->server.database != HF__MYSQL)
-        return HF_OK;
-    return hf__conn_exec(conn, "SET autocommit = 1", deadline, err);
+    return conn->server.database == HF__MYSQL ? hf__conn_exec(conn, "SET autocommit = 1", deadline, err) : HF_OK;
 }
 
 static hf_status undo_whole(const struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, hf_error *err)
 {
     hf_status status = roll_back(conn, deadline, err);
-    if (status == HF_OK)
-        status = commit_by_itself(plan, conn, deadline, err);
+    if (status == HF_OK && plan->strategy->kind == HF__ADVISORY_LOCK) /* which settles on this connection */
+        status = commit_by_itself(conn, deadline, err);
     if (status == HF_OK)
         return HF_OK;
     conn->retire = true;
@@ -114,9 +112,18 @@ static hf_status undo_whole(const struct hf__plan *plan, struct hf__conn *conn, 
 hf_status hf__transaction_undo(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, hf_error *err)
 {
     hf_error why = {.status = HF_OK};
-    if (!is_row_lock(plan))
-        return undo_whole(plan, conn, deadline, err);
-    return back_to_savepoint(conn, deadline, &why) == HF_OK ? HF_OK : gone(plan, conn, &why, deadline, err);
+    if (back_to_savepoint(conn, deadline, &why) != HF_OK)
+        return gone(plan, conn, &why, deadline, err);
+    return is_row_lock(plan) ? HF_OK : undo_whole(plan, conn, deadline, err);
+}
+
+hf_status hf__transaction_free(struct hf__plan *plan, struct hf__conn *conn, struct hf__row *row, struct hf__deadline deadline)
+{
+    struct hf__change back = {.row = row, .action = HF__GIVE_BACK};
+    hf_status status = commit_by_itself(conn, deadline, NULL);
+    if (status == HF_OK)
+        status = plan->strategy->settle(plan, conn, &back, 1, deadline, NULL);
+    return status != HF_OK ? status : back.status;
 }
 
 /* ---- ack ---- */

@@ -81,6 +81,21 @@ static void for_people(void)
     hf_test_must_contain(text, "lost, run twice");
 }
 
+/* Needs no database. */
+static void plans(void)
+{
+    const char *text = hf_test_expect(BENCH("plan", "--workers", "8", "--handler-ms", "250", "--strategy", "lease"), 0);
+    hf_test_must_contain(text, "wait for a worker, mean            - (no --rate: the table is always full)\n");
+    hf_test_must_contain(text, "wait for a worker, p99             - (no --rate: the table is always full)\n");
+    hf_test_must_contain(text, "As asked, lease: ");
+    hf_test_must_contain(text, "--claim-ms and --settle-ms, or name a database");
+    text = hf_test_expect(BENCH("plan", "--workers", "2", "--handler-ms", "250", "--rate", "100"), 0);
+    hf_test_must_contain(text, "wait for a worker, p99             - (jobs arrive faster than they can be done)\n");
+    text = hf_test_expect(BENCH("plan", "--rate", "10", "--handler-ms", "250", "--claim-ms", "1", "--settle-ms", "2"), 0);
+    hf_test_must_contain(text, "The speed of the database was given.");
+    hf_test_must_not_contain(text, " - (");
+}
+
 static void wrong_usage(void)
 {
     hf_test_expect_error(BENCH("run", "--strategy", "lease"), 2);
@@ -207,6 +222,7 @@ int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {{"JSON, and no progress in a pipe", json_and_no_progress},
                            {"for people", for_people},
+                           {"plans", plans},
                            {"wrong usage", wrong_usage},
                            {"interrupts", interrupts},
                            {"progress on a terminal", progress_on_a_terminal},

@@ -34,6 +34,18 @@ static struct bench_plan planned(const struct bench_options *options)
     return plan;
 }
 
+static void says(const char *advice, const char *words)
+{
+    if (!strstr(advice, words))
+        hf_test_fail("the advice does not say \"%s\":\n%s", words, advice);
+}
+
+static void says_not(const char *advice, const char *words)
+{
+    if (strstr(advice, words))
+        hf_test_fail("the advice says \"%s\":\n%s", words, advice);
+}
+
 /* Nine of ten milliseconds are the handler's: of ten workers nine are in one, and each holds what its strategy says. */
 static void held(void)
 {
@@ -61,7 +73,7 @@ static void small_pool(void)
     CU_ASSERT_EQUAL(plan.workers, 10);
     CU_ASSERT_EQUAL(plan.workers_at_once, 4);
     CU_ASSERT_DOUBLE_EQUAL(plan.model.jobs_per_second, 400, 1e-3);
-    CU_ASSERT_PTR_NOT_NULL(strstr(plan.advice, "only 4 of the 10 workers"));
+    says(plan.advice, "only 4 of the 10 workers");
     bench_plan_free(&plan);
 }
 
@@ -84,16 +96,26 @@ static void fleet(void)
     struct bench_plan plan = planned(&options);
     CU_ASSERT_EQUAL(plan.fleet_connections, 88);
     CU_ASSERT_TRUE(plan.fits);
-    CU_ASSERT_PTR_NOT_NULL(strstr(plan.advice, "8 processes of this pool fit"));
+    says(plan.advice, "Up to 8 processes of this pool fit, with no room kept");
     bench_plan_free(&plan);
     options.overlap = 1;
     plan = planned(&options);
     CU_ASSERT_EQUAL(plan.fleet_connections, 99);
     CU_ASSERT_FALSE(plan.fits);
+    says(plan.advice, "Up to 7 processes of this pool fit beside 1 of the old release");
+    bench_plan_free(&plan);
+    options.overlap = 7;
+    plan = planned(&options);
+    says(plan.advice, "One process of this pool fits beside 7 of the old release");
+    bench_plan_free(&plan);
+    options.overlap = 9;
+    plan = planned(&options);
+    says(plan.advice, "No process of this pool fits beside 9 of the old release");
     bench_plan_free(&plan);
     options.overlap = SIZE_MAX;
     plan = planned(&options);
     CU_ASSERT_EQUAL(plan.fleet_connections, 176);
+    says(plan.advice, "Up to 4 processes of this pool fit beside as many of the old release");
     bench_plan_free(&plan);
 }
 
@@ -111,7 +133,7 @@ static void from_rate(void)
     options.workers = 5;
     plan = planned(&options);
     CU_ASSERT_FALSE(plan.model.stable);
-    CU_ASSERT_PTR_NOT_NULL(strstr(plan.advice, "faster than they can be done"));
+    says(plan.advice, "faster than they can be done");
     bench_plan_free(&plan);
 }
 
@@ -129,6 +151,60 @@ static void advised(void)
     options.handler.a_ms = 50;
     options.url = "sqlite:jobs.db";
     CU_ASSERT_EQUAL(bench_advised(&options), HF_LEASE);
+}
+
+/* What is said of the strategy that was asked for is marked as such, where another one fits better. */
+static void asked(void)
+{
+    struct bench_options options = options_of(HF_LEASE, 8, 50);
+    struct bench_plan plan = planned(&options);
+    says(plan.advice, "row_lock fits this workload better");
+    says(plan.advice, "\nAs asked, lease: it wants a pool of 4 connections");
+    says(plan.advice, "\nUnder lease a crash");
+    bench_plan_free(&plan);
+    options.strategy = HF_ROW_LOCK;
+    plan = planned(&options);
+    says(plan.advice, "row_lock fits this workload: ");
+    says(plan.advice, "\nIt wants a pool of 9 connections");
+    says_not(plan.advice, "As asked");
+    bench_plan_free(&plan);
+}
+
+/* Every strategy has transactional handlers; SQLite has no row locks, so nothing there speaks of them as a way. */
+static void transactional_advice(void)
+{
+    static const char *const urls[] = {"postgresql://localhost/none", "mysql://localhost/none", "sqlite:none.db"};
+    for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
+        bool sqlite = i == 2;
+        struct bench_options options = options_of(HF_LEASE, 8, 50);
+        options.url = urls[i];
+        hf_runtime *runtime = NULL;
+        hf_error err = {.status = HF_OK};
+        if (hf_runtime_open(urls[i], NULL, &runtime, &err) == HF_UNSUPPORTED)
+            continue; /* built without this database */
+        hf_runtime_close(runtime);
+        struct bench_plan plan = planned(&options);
+        says(plan.advice, "subscribe `transactional`: that holds a connection for each delivery in every strategy");
+        if (sqlite) {
+            says(plan.advice, "lease fits this workload: SQLite has no row locks");
+            says_not(plan.advice, "row_lock");
+        }
+        bench_plan_free(&plan);
+    }
+}
+
+/* A full table has no wait for a worker: the JSON, whose keys scripts read, says 0 all the same. */
+static void full_table(void)
+{
+    struct bench_options options = options_of(HF_LEASE, 8, 50);
+    struct bench_plan plan = planned(&options);
+    json_t *tree = bench_plan_json(&plan);
+    const json_t *wait = json_object_get(tree, "start_wait_ms");
+    CU_ASSERT(plan.model.start_wait_mean_ms < 0 && plan.model.start_wait_p99_ms < 0);
+    CU_ASSERT_EQUAL(json_number_value(json_object_get(wait, "mean")), 0);
+    CU_ASSERT_EQUAL(json_number_value(json_object_get(wait, "p99")), 0);
+    json_decref(tree);
+    bench_plan_free(&plan);
 }
 
 static void json(void)
@@ -152,7 +228,16 @@ static void json(void)
 
 int main(int argc, char **argv)
 {
-    CU_TestInfo tests[] = {{"held", held},           {"small pool", small_pool}, {"batches", batches}, {"fleet", fleet},
-                           {"from rate", from_rate}, {"advised", advised},       {"json", json},       CU_TEST_INFO_NULL};
+    CU_TestInfo tests[] = {{"held", held},
+                           {"small pool", small_pool},
+                           {"batches", batches},
+                           {"fleet", fleet},
+                           {"from rate", from_rate},
+                           {"advised", advised},
+                           {"asked", asked},
+                           {"transactional", transactional_advice},
+                           {"full table", full_table},
+                           {"json", json},
+                           CU_TEST_INFO_NULL};
     return hf_test_main(argc, argv, "bench_plan", tests);
 }

@@ -42,7 +42,7 @@ static hf_outcome takes_its_time(hf_delivery *delivery, void *ctx)
 {
     const struct hf_test_jobs *jobs = ctx;
     size_t run = hf_test_run_begin(ctx, delivery);
-    hf_test_sleep_ms(jobs->kind.strategy == HF_LEASE ? SHORT_LEASE * 1000 + 1000 : 500);
+    hf_test_sleep_ms(jobs->kind.strategy == HF_LEASE ? SHORT_LEASE * 1000 + 1000 : 1500);
     hf_test_run_end(ctx, run);
     return HF_ACK;
 }

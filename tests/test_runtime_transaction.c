@@ -339,9 +339,9 @@ static void found_lost_on(struct hf_test_jobs *jobs)
 
 static void nothing_stays_with_a_lost_lease(void)
 {
-    on_database(HF__POSTGRES, 1, flagged_lost_on);
-    on_database(HF__MYSQL, 1, flagged_lost_on);
-    on_kind((struct hf_test_kind){HF__SQLITE, HF_LEASE}, 1, (struct hf_test_shape){.settings = ", \"mode\": \"deferred\""},
+    on_database(HF__POSTGRES, 3, flagged_lost_on);
+    on_database(HF__MYSQL, 3, flagged_lost_on);
+    on_kind((struct hf_test_kind){HF__SQLITE, HF_LEASE}, 3, (struct hf_test_shape){.settings = ", \"mode\": \"deferred\""},
             flagged_lost_on);
     on_database(HF__POSTGRES, 30, found_lost_on);
     on_database(HF__MYSQL, 30, found_lost_on);
@@ -389,33 +389,53 @@ static void ddl_on(struct hf_test_jobs *jobs)
 
 static void a_handler_that_ends_its_transaction(void)
 {
-    on_all(1, commit_on);
-    on_all(1, roll_back_on);
-    on_database(HF__MYSQL, 1, ddl_on);
+    on_all(600, commit_on);
+    on_all(600, roll_back_on);
+    on_database(HF__MYSQL, 600, ddl_on);
 }
 
-/* Another outcome than ack needs no transaction, where the row is held without it. */
-static void retry_without_on(struct hf_test_jobs *jobs)
+/* The same with another outcome: what the handler wrote cannot be undone any more, so nothing is settled, and that is said. */
+static void other_outcome_on(struct hf_test_jobs *jobs, const char *end, hf_outcome outcome, int64_t kept)
 {
     reset_script();
     script.settles = true;
-    script.outcome = HF_RETRY;
-    script.first = "ROLLBACK";
+    script.outcome = outcome;
+    script.first = end;
     hf_runtime *runtime = started(jobs, (struct setup){.workers = 2});
     hf_test_jobs_add(jobs, runtime, 1);
     hf_test_wait_for_runs(jobs, 2);
     wait_empty(runtime);
-    bool row_lock = jobs->kind.strategy == HF_ROW_LOCK;
-    CU_ASSERT_EQUAL(atomic_load(&script.settled), row_lock ? HF_LOST : HF_OK);
-    CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.lost"), row_lock ? 1 : 0);
-    CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.retried"), row_lock ? 0 : 1);
-    CU_ASSERT_EQUAL(written(jobs), 1);
+    CU_ASSERT_EQUAL(atomic_load(&script.first_error), 0);
+    CU_ASSERT_EQUAL(atomic_load(&script.settled), HF_LOST);
+    CU_ASSERT_PTR_NOT_NULL(strstr(script.err.message, "must not COMMIT"));
+    CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.lost"), 1);
+    CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.retried"), 0);
+    CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.acked"), 1);
+    CU_ASSERT_EQUAL(written(jobs), kept + 1);
     stop(runtime);
 }
 
-static void a_retry_without_a_transaction(void)
+static void retry_after_rollback_on(struct hf_test_jobs *jobs)
 {
-    on_all(30, retry_without_on);
+    other_outcome_on(jobs, "ROLLBACK", HF_RETRY, 0);
+}
+
+static void reject_after_commit_on(struct hf_test_jobs *jobs)
+{
+    other_outcome_on(jobs, "COMMIT", HF_REJECT, 1);
+}
+
+static void retry_after_ddl_on(struct hf_test_jobs *jobs)
+{
+    other_outcome_on(jobs, hf_test_format("CREATE TABLE %s_ddl (id int)", jobs->name), HF_RETRY_AFTER, 1);
+    hf_test_sql(jobs->url, hf_test_format("DROP TABLE %s_ddl", jobs->name));
+}
+
+static void another_outcome_without_a_transaction(void)
+{
+    on_all(600, retry_after_rollback_on);
+    on_all(600, reject_after_commit_on);
+    on_database(HF__MYSQL, 600, retry_after_ddl_on);
 }
 
 /* ---- MySQL: deadlock, lock wait ---- */
@@ -486,7 +506,7 @@ static void acked_deadlock_on(struct hf_test_jobs *jobs)
 static void retried_deadlock_on(struct hf_test_jobs *jobs)
 {
     deadlock_on(jobs, HF_RETRY);
-    CU_ASSERT_EQUAL(atomic_load(&script.settled), jobs->kind.strategy == HF_ROW_LOCK ? HF_LOST : HF_OK);
+    CU_ASSERT_EQUAL(atomic_load(&script.settled), HF_LOST);
 }
 
 static void lock_wait_on(struct hf_test_jobs *jobs)
@@ -511,8 +531,8 @@ static void lock_wait_on(struct hf_test_jobs *jobs)
 
 static void deadlocks_and_lock_waits(void)
 {
-    on_database(HF__MYSQL, 2, acked_deadlock_on);
-    on_database(HF__MYSQL, 30, retried_deadlock_on);
+    on_database(HF__MYSQL, 600, acked_deadlock_on); /* the row does not wait for its lease to run out */
+    on_database(HF__MYSQL, 600, retried_deadlock_on);
     on_database(HF__MYSQL, 30, lock_wait_on);
 }
 
@@ -526,11 +546,11 @@ static void failed_on(struct hf_test_jobs *jobs, const char *statement, const ch
     hf_runtime *runtime = started(jobs, (struct setup){.workers = 2});
     hf_test_jobs_add(jobs, runtime, 1);
     await_stat(runtime, "subscription.0.retried_later", 1);
-    CU_ASSERT_EQUAL(atomic_load(&script.settled), HF_DATABASE);
-    CU_ASSERT_PTR_NOT_NULL(strstr(script.err.message, reason));
     hf_test_wait_for_runs(jobs, 2);
     wait_empty(runtime);
-    CU_ASSERT(jobs->runs[1].begin_us - jobs->runs[0].end_us > 90000); /* the backoff, less up to a half at random */
+    CU_ASSERT_EQUAL(atomic_load(&script.settled), HF_DATABASE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(script.err.message, reason));
+    CU_ASSERT(jobs->runs[1].begin_us - jobs->runs[0].begin_us > 90000); /* the backoff, less up to a half at random */
     CU_ASSERT_EQUAL(jobs->runs[1].attempt, 2);
     CU_ASSERT_EQUAL(written(jobs), 1);
     stop(runtime);
@@ -1048,7 +1068,7 @@ int main(int argc, char **argv)
         {"nothing stays after the drain limit", nothing_stays_after_the_drain_limit},
         {"nothing stays with a lost lease", nothing_stays_with_a_lost_lease},
         {"a handler that ends its transaction", a_handler_that_ends_its_transaction},
-        {"a retry without a transaction", a_retry_without_a_transaction},
+        {"another outcome without a transaction", another_outcome_without_a_transaction},
         {"deadlocks and lock waits", deadlocks_and_lock_waits},
         {"an ack of a failed transaction", an_ack_of_a_failed_transaction},
         {"settled by another thread", settled_by_another_thread},
