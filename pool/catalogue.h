@@ -28,8 +28,9 @@ struct hf__column {
     uint64_t max_chars; /* text: 0 = no limit known */
     bool nullable;
     bool has_default;
-    bool generated; /* identity, auto-increment, rowid or a generated column: the database fills it */
-    bool computed;  /* a generated column: no value can be written to it */
+    bool local_default; /* times: the default is the session's local time */
+    bool generated;     /* identity, auto-increment, rowid or a generated column: the database fills it */
+    bool computed;      /* a generated column: no value can be written to it */
 };
 
 struct hf__index {

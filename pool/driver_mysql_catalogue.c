@@ -151,6 +151,7 @@ static bool read_column(const struct question *question, const struct hf__rows *
     column->precision = (unsigned)number_of(rows, row, 6);
     column->nullable = is_yes(rows, row, 7);
     column->has_default = has_default(question, rows, row);
+    column->local_default = column->kind == HF__COLUMN_TIME && strncasecmp(text_of(rows, row, 8), "current_timestamp", 17) == 0;
     column->computed = is_computed(text_of(rows, row, 9));
     column->generated = column->computed || strcasestr(text_of(rows, row, 9), "auto_increment") != NULL;
     return copy_text(&column->name, text_of(rows, row, 1)) && copy_text(&column->type, text_of(rows, row, 3));

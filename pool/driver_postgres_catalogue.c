@@ -75,18 +75,25 @@ static hf_status read_relation(const struct reading *reading, const char *schema
 /* ---- its columns ----
  * A domain is followed to its base type; it may add NOT NULL, a default and the length on the way. */
 
-#define COLUMNS_SQL(identity, computed)                                                                                         \
-    "WITH RECURSIVE chain AS ("                                                                                                 \
-    " SELECT a.attnum, t.oid, t.typtype, t.typbasetype, t.typtypmod, a.atttypmod AS typmod, t.typnotnull, t.typdefault"         \
-    " FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid"                                           \
-    " WHERE a.attrelid = $1::bigint::oid AND a.attnum > 0 AND NOT a.attisdropped"                                               \
-    " UNION ALL"                                                                                                                \
-    " SELECT c.attnum, t.oid, t.typtype, t.typbasetype, t.typtypmod, c.typtypmod, c.typnotnull OR t.typnotnull,"                \
-    " coalesce(c.typdefault, t.typdefault)"                                                                                     \
-    " FROM chain c JOIN pg_catalog.pg_type t ON t.oid = c.typbasetype WHERE c.typtype = 'd')"                                   \
-    " SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), t.typname::text, t.typcategory::text, c.typmod," \
-    " a.attnotnull OR c.typnotnull, a.atthasdef OR c.typdefault IS NOT NULL, " identity " OR " computed ", " computed           \
-    " FROM chain c JOIN pg_catalog.pg_attribute a ON a.attrelid = $1::bigint::oid AND a.attnum = c.attnum"                      \
+#define DEFAULT_SQL                                                                            \
+    "coalesce((SELECT pg_catalog.pg_get_expr(d.adbin, d.adrelid) FROM pg_catalog.pg_attrdef d" \
+    " WHERE d.adrelid = a.attrelid AND d.adnum = a.attnum), c.typdefault)"
+/* A timestamp that is given any of these takes the session's local time. */
+#define LOCAL_SQL                                                                                            \
+    "coalesce(" DEFAULT_SQL " ~* '(now|_timestamp)[(][)]|current_timestamp|localtimestamp' AND " DEFAULT_SQL \
+    " !~* 'at time zone|timezone[(]', false)"
+#define COLUMNS_SQL(identity, computed)                                                                                              \
+    "WITH RECURSIVE chain AS ("                                                                                                      \
+    " SELECT a.attnum, t.oid, t.typtype, t.typbasetype, t.typtypmod, a.atttypmod AS typmod, t.typnotnull, t.typdefault"              \
+    " FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid"                                                \
+    " WHERE a.attrelid = $1::bigint::oid AND a.attnum > 0 AND NOT a.attisdropped"                                                    \
+    " UNION ALL"                                                                                                                     \
+    " SELECT c.attnum, t.oid, t.typtype, t.typbasetype, t.typtypmod, c.typtypmod, c.typnotnull OR t.typnotnull,"                     \
+    " coalesce(c.typdefault, t.typdefault)"                                                                                          \
+    " FROM chain c JOIN pg_catalog.pg_type t ON t.oid = c.typbasetype WHERE c.typtype = 'd')"                                        \
+    " SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), t.typname::text, t.typcategory::text, c.typmod,"      \
+    " a.attnotnull OR c.typnotnull, a.atthasdef OR c.typdefault IS NOT NULL, " identity " OR " computed ", " computed ", " LOCAL_SQL \
+    " FROM chain c JOIN pg_catalog.pg_attribute a ON a.attrelid = $1::bigint::oid AND a.attnum = c.attnum"                           \
     " JOIN pg_catalog.pg_type t ON t.oid = c.oid WHERE c.typtype <> 'd' ORDER BY a.attnum"
 
 static const char *columns_sql(int version)
@@ -137,6 +144,7 @@ static hf_status keep_column(const struct hf__rows *rows, size_t row, struct hf_
     column->generated = true_at(rows, row, 7);
     column->computed = true_at(rows, row, 8);
     column->has_default = true_at(rows, row, 6) && !column->generated;
+    column->local_default = column->kind == HF__COLUMN_TIME && true_at(rows, row, 9);
     return HF_OK;
 }
 

@@ -58,6 +58,12 @@ static bool due_by_database(const struct insert *in, const struct hf__job *job)
     return in->table->database_clock && fills_due(in, job) && job->due_us == 0;
 }
 
+static const struct hf__value *own_id(const struct insert *in, const struct hf__job *job)
+{
+    const struct hf__field *field = field_for(in, job, HF__ROLE_ID);
+    return field ? &field->value : NULL;
+}
+
 static bool same_shape(const struct insert *in, const struct hf__job *a, const struct hf__job *b)
 {
     if (!a->payload != !b->payload || !a->group != !b->group || !a->headers != !b->headers || !a->priority != !b->priority)
@@ -69,7 +75,8 @@ static bool same_shape(const struct insert *in, const struct hf__job *a, const s
     for (size_t i = 0; i < a->n_fields; i++)
         if (strcmp(a->fields[i].column, b->fields[i].column) != 0)
             return false;
-    return true;
+    const struct hf__value *left = own_id(in, a), *right = own_id(in, b); /* where it is NULL the database gives the id */
+    return !left || (left->type == HF__NULL) == (right->type == HF__NULL);
 }
 
 static size_t count_columns(const struct insert *in, const struct hf__job *job)
@@ -225,12 +232,6 @@ static hf_status keep_id(struct insert *in, size_t job, const struct hf__value *
     return in->ids[job] ? HF_OK : hf__fail_memory(in->err);
 }
 
-static const struct hf__value *own_id(const struct insert *in, const struct hf__job *job)
-{
-    const struct hf__field *field = field_for(in, job, HF__ROLE_ID);
-    return field ? &field->value : NULL;
-}
-
 /* MySQL gives the rows of one INSERT consecutive numbers and tells the first. */
 static hf_status count_ids(struct insert *in, size_t first, size_t n)
 {
@@ -259,13 +260,14 @@ static hf_status keep_ids(struct insert *in, size_t first, size_t n, const struc
     hf_status status = HF_OK;
     if (!in->ids)
         return HF_OK;
-    if (own_id(in, &in->jobs[first])) {
+    if (!returns_ids(in)) {
+        const struct hf__value *id = own_id(in, &in->jobs[first]);
+        if (!id || id->type == HF__NULL)
+            return count_ids(in, first, n);
         for (size_t i = 0; i < n && status == HF_OK; i++)
             status = keep_id(in, first + i, own_id(in, &in->jobs[first + i]));
         return status;
     }
-    if (!returns_ids(in))
-        return count_ids(in, first, n);
     if (rows->count != n)
         return hf__fail(in->err, HF_DATABASE, "table %s: %zu rows went in and %zu ids came back", in->table->display, n, rows->count);
     for (size_t i = 0; i < n && status == HF_OK; i++)

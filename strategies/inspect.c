@@ -200,6 +200,56 @@ static hf_status check_role(struct inspection *in, enum hf__role role)
     return HF_OK;
 }
 
+/* Times are UTC: a column without a zone that fills itself with the session's local time is hours off where that is another. */
+static hf_status check_local_default(struct inspection *in)
+{
+    static const char *const utc[] = {[HF__POSTGRES] = "now() AT TIME ZONE 'UTC'", [HF__MYSQL] = "(UTC_TIMESTAMP(6))", [HF__SQLITE] = ""};
+    const struct hf__column *due = column_of(in, HF__ROLE_RETRY_AFTER);
+    if (!due || due->kind != HF__COLUMN_TIME || !due->local_default)
+        return HF_OK;
+    return ADVICE(in,
+                  "table %s: column \"%s\" (\"retry_after\") keeps no time zone and is read as UTC, but its default is the session's local "
+                  "time; make the default %s%s",
+                  in->table->display, due->name, utc[in->conn->server.database],
+                  in->conn->server.database == HF__POSTGRES ? ", or the column timestamptz" : "");
+}
+
+/* A row without an id is nobody's: a settle could not name it. */
+static hf_status check_id(struct inspection *in)
+{
+    const struct hf__column *id = column_of(in, HF__ROLE_ID);
+    struct hf__sql sql;
+    struct hf__rendered rendered;
+    struct hf__rows rows;
+    struct hf__args args = {0};
+    if (!id || !id->nullable)
+        return HF_OK;
+    if (in->conn->server.database != HF__SQLITE)
+        return FAULT(in, HF_INVALID,
+                     "table %s: column \"%s\" (\"id\") allows NULL, and a row without an id cannot be settled; make it NOT NULL",
+                     in->table->display, id->name);
+    /* SQLite allows NULL in every primary key but that of whole numbers. */
+    hf__sql_begin(&sql, HF__SQLITE);
+    hf__sql_put(&sql, "SELECT 1 FROM ");
+    hf__sql_table(&sql, in->table);
+    hf__sql_put(&sql, " WHERE ");
+    hf__sql_name(&sql, in->table->column[HF__ROLE_ID]);
+    hf__sql_put(&sql, " IS NULL LIMIT 1");
+    hf_status status = hf__sql_finish(&sql, false, &rendered, in->err);
+    if (status != HF_OK)
+        return status;
+    hf__rows_init(&rows);
+    status = hf__sql_run(in->conn, &rendered, &args, &rows, in->deadline, in->err);
+    if (status == HF_OK && rows.count > 0)
+        status =
+            FAULT(in, HF_INVALID,
+                  "table %s: a row has no id: its \"%s\" is NULL, and it could never be claimed; give it one, and make the column NOT NULL",
+                  in->table->display, id->name);
+    hf__rows_free(&rows);
+    hf__rendered_free(&rendered);
+    return status;
+}
+
 static hf_status check_token(struct inspection *in)
 {
     const struct hf__column *column = column_of(in, HF__ROLE_LOCKED_UNTIL);
@@ -479,6 +529,8 @@ static hf_status check_table(struct inspection *in)
     if (status == HF_OK)
         status = check_unique_id(in);
     if (status == HF_OK)
+        status = check_id(in);
+    if (status == HF_OK)
         status = check_claim_order(in);
     if (status == HF_OK)
         status = check_lease_index(in);
@@ -486,6 +538,8 @@ static hf_status check_table(struct inspection *in)
         status = check_lease_columns_indexed(in);
     if (status == HF_OK)
         status = check_nullable_order(in);
+    if (status == HF_OK)
+        status = check_local_default(in);
     if (status == HF_OK)
         status = check_sqlite(in);
     if (status == HF_OK)

@@ -410,7 +410,7 @@ static bool read_id(struct requeue *r, const char *text, struct hf__value *id)
     *id = hf__text(text);
     if (column->kind == HF__COLUMN_INTEGER)
         return hf__column_integer(column, text, id);
-    if (r->plan->server.database == HF__SQLITE) {
+    if (r->plan->server.database == HF__SQLITE && column->kind != HF__COLUMN_BYTES) {
         if (*column->type || !hf__column_integer(&any_integer, text, id))
             *id = hf__text(text);
         return true;
@@ -430,7 +430,24 @@ static hf_status list_named(struct requeue *r, size_t done)
     return HF_OK;
 }
 
-static hf_status move_named(struct requeue *r)
+static int by_text(const void *left, const void *right)
+{
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+/* An id that is named twice goes back once. ids: room for all. */
+static size_t sort_out(const struct hf__requeue *what, const char **ids)
+{
+    size_t n = 0;
+    memcpy(ids, what->ids, what->n_ids * sizeof *ids);
+    qsort(ids, what->n_ids, sizeof *ids, by_text);
+    for (size_t i = 0; i < what->n_ids; i++)
+        if (n == 0 || strcmp(ids[n - 1], ids[i]) != 0)
+            ids[n++] = ids[i];
+    return n;
+}
+
+static hf_status move_ids(struct requeue *r)
 {
     hf_status status = HF_OK;
     for (size_t done = 0; done < r->what->n_ids && status == HF_OK; done += r->n) {
@@ -438,6 +455,20 @@ static hf_status move_named(struct requeue *r)
         if (status == HF_OK)
             status = move_piece(r);
     }
+    return status;
+}
+
+static hf_status move_named(struct requeue *r)
+{
+    const char **ids = calloc(r->what->n_ids, sizeof *ids);
+    if (!ids)
+        return hf__fail_memory(r->err);
+    struct hf__requeue named = *r->what;
+    named.n_ids = sort_out(r->what, ids);
+    named.ids = ids;
+    r->what = &named;
+    hf_status status = move_ids(r);
+    free(ids);
     return status;
 }
 

@@ -78,6 +78,11 @@ static int64_t rows(const struct place *place, const char *where)
     return hf_test_query_int(place->url, hf_test_format("SELECT count(*) FROM %s WHERE %s", place->name, where));
 }
 
+static const char *stored(const struct place *place, const char *column, const char *where)
+{
+    return hf_test_query_text(place->url, hf_test_format("SELECT %s FROM %s WHERE %s", column, place->name, where));
+}
+
 static hf_job job(const char *payload)
 {
     hf_job made = HF_JOB_INIT;
@@ -287,12 +292,31 @@ static void test_one_statement(void)
     on_all(one_statement);
 }
 
-/* ---- roles ---- */
-
-static const char *stored(const struct place *place, const char *column, const char *where)
+/* An id of the job's own is told as it is stored; where its field is NULL the database gives one. */
+static void own_ids(struct place *place)
 {
-    return hf_test_query_text(place->url, hf_test_format("SELECT %s FROM %s WHERE %s", column, place->name, where));
+    hf_error err = {0};
+    hf_enqueued *ids = NULL;
+    hf_field null = {"id", NULL, 0}, seventy = {"id", "0070", 4};
+    hf_job jobs[] = {job("none"), job("null"), job("seventy"), job("null too")};
+    bool gives = place->database != HF__POSTGRES; /* which takes NULL for a value, and refuses it */
+    jobs[1].fields = jobs[3].fields = gives ? &null : NULL;
+    jobs[2].fields = &seventy;
+    jobs[1].n_fields = jobs[3].n_fields = gives;
+    jobs[2].n_fields = 1;
+    HF_TEST_OK(hf_enqueue(place->runtime, place->table, jobs, LENGTH(jobs), &ids, &err), &err);
+    CU_ASSERT_STRING_EQUAL(hf_enqueued_id(ids, 2), "70");
+    for (size_t i = 0; i < LENGTH(jobs); i++)
+        CU_ASSERT_STRING_EQUAL(stored(place, "payload", hf_test_format("id = %s", hf_enqueued_id(ids, i))), jobs[i].payload);
+    hf_enqueued_free(ids);
 }
+
+static void test_own_ids(void)
+{
+    on_all(own_ids);
+}
+
+/* ---- roles ---- */
 
 /* Jobs that fill different columns, mixed, in one call. */
 static void roles(struct place *place)
@@ -318,9 +342,40 @@ static void roles(struct place *place)
     CU_ASSERT_EQUAL_FATAL(rows(place, "customer IS NULL AND queue IS NULL AND urgency = 0"), 1);
 }
 
+/* What a job leaves out is the column's default, also where its neighbours differ from it in that alone. */
+static void one_role_apart(struct place *place)
+{
+    static const char *const with[] = {"queue = 'q'",      "headers IS NOT NULL", "urgency = 5", "customer = 'c'",
+                                       "last_error = 'e'", "payload IS NULL",     NULL};
+    hf_error err = {0};
+    hf_field error = {"last_error", "e", 1};
+    for (size_t role = 0; with[role]; role++) {
+        hf_job jobs[] = {job("p"), job("p"), job("p")};
+        hf_job *odd = &jobs[1];
+        odd->group = role == 0 ? "q" : NULL;
+        odd->headers = role == 1 ? "{}" : NULL;
+        odd->priority = 5;
+        odd->has_priority = role == 2;
+        odd->partition_key = role == 3 ? "c" : NULL;
+        odd->fields = role == 4 ? &error : NULL;
+        odd->n_fields = role == 4;
+        odd->payload = role == 5 ? NULL : "p";
+        odd->payload_len = role == 5 ? 0 : 1;
+        hf_test_sql(place->url, hf_test_format("DELETE FROM %s", place->name));
+        HF_TEST_OK(hf_enqueue(place->runtime, place->table, jobs, LENGTH(jobs), NULL, &err), &err);
+        CU_ASSERT_EQUAL(rows(place, with[role]), 1);
+        CU_ASSERT_EQUAL(rows(place, "1 = 1"), LENGTH(jobs));
+        CU_ASSERT_EQUAL(
+            rows(place,
+                 "payload IS NOT NULL AND queue IS NULL AND headers IS NULL AND urgency = 0 AND customer IS NULL AND last_error IS NULL"),
+            2);
+    }
+}
+
 static void test_roles(void)
 {
     on_all_with(every_role, roles);
+    on_all_with(every_role, one_role_apart);
 }
 
 /* A value for a role's column, given as a field: then nothing of ours stands in its way, the due time included. */
@@ -765,6 +820,7 @@ int main(int argc, char **argv)
         {"5,000 jobs in one call", test_many},
         {"the last ids of 32 bits", test_last_ids},
         {"many jobs are one statement", test_one_statement},
+        {"ids of the jobs' own", test_own_ids},
         {"every role", test_roles},
         {"fields for the columns of roles", test_fields_for_roles},
         {"a time is never early", test_due_times},

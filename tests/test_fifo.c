@@ -571,6 +571,27 @@ static void test_overtaken(void)
     }
 }
 
+/* A claim of a rival has written its lease and not committed it; a new head comes in meanwhile. */
+static void check_uncommitted(enum hf__database database)
+{
+    struct bed bed;
+    open_all(&bed, database, LEASE);
+    put(&bed, 5, "g", -30);
+    HF_TEST_OK(hf__conn_begin(bed.other, HF__READ_COMMITTED, HF__IMMEDIATE, soon(), &bed.err), &bed.err);
+    struct hf__statement write = {.sql = hf_test_format("UPDATE %s SET locked_until = %s WHERE id = 5", bed.name, moment(database, 60))};
+    HF_TEST_OK(hf__conn_run(bed.other, &write, NULL, 0, NULL, soon(), &bed.err), &bed.err);
+    put(&bed, 1, "g", -60);
+    expect(&bed, bed.conn, 0);
+    HF_TEST_OK(hf__conn_commit(bed.other, soon(), &bed.err), &bed.err);
+    expect(&bed, bed.conn, 0);
+    close_bed(&bed);
+}
+
+static void test_uncommitted(void)
+{
+    check_uncommitted(HF__MYSQL);
+}
+
 /* ---- leases that are over ---- */
 
 static void check_over(enum hf__database database, unsigned has)
@@ -1144,6 +1165,7 @@ int main(int argc, char **argv)
         {"blocked groups in front hide none behind", test_blocked_groups},
         {"groups that refuse hide none behind", test_refused_groups},
         {"a row in work that is not the head holds its group", test_overtaken},
+        {"a lease that is not committed yet, and a head before it", test_uncommitted},
         {"a lease that is over loses its token, head or not", test_over},
         {"a locked head is not passed over and its guard comes back", test_locked_head},
         {"a head that has changed since it was looked for", test_changed_since},

@@ -165,6 +165,59 @@ static void test_constraint_faults(void)
     }
 }
 
+/* A row without an id cannot be named in a settle. SQLite allows NULL in most primary keys: there such a row is what is wrong. */
+static void test_id_faults(void)
+{
+    FOR_EACH_DATABASE(d)
+    {
+        on(databases[d]);
+        bool sqlite = databases[d] == HF__SQLITE;
+        make(databases[d], sqlite ? "TEXT PRIMARY KEY" : "BIGINT UNIQUE", "INTEGER", NULL);
+        hf_test_sql(url, hf_test_format("CREATE INDEX %s_o ON %s (retry_after, id)", name, name));
+        if (sqlite) {
+            expect_nothing(LEASE);
+            hf_test_sql(url, hf_test_format("INSERT INTO %s (retry_after) VALUES (CURRENT_TIMESTAMP)", name));
+        }
+        expect(LEASE, HF__FINDING_ERROR, sqlite ? "a row has no id" : "allows NULL", "NOT NULL");
+        off();
+    }
+}
+
+/* Filled by the session's own time in a column without a zone, rows are due hours early or late. */
+static void test_local_default(void)
+{
+    static const struct {
+        enum hf__database database;
+        const char *due;
+        bool local;
+    } columns[] = {
+        {HF__POSTGRES, "timestamp NOT NULL DEFAULT now()", true},
+        {HF__POSTGRES, "timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP", true},
+        {HF__POSTGRES, "timestamp NOT NULL DEFAULT clock_timestamp() + interval '1 second'", true},
+        {HF__POSTGRES, "timestamp NOT NULL DEFAULT (now() AT TIME ZONE 'utc')", false},
+        {HF__POSTGRES, "timestamp NOT NULL DEFAULT timezone('UTC', now())", false},
+        {HF__POSTGRES, "timestamp NOT NULL DEFAULT '2000-01-01'", false},
+        {HF__POSTGRES, "timestamptz NOT NULL DEFAULT now()", false},
+        {HF__MYSQL, "DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)", true},
+        {HF__MYSQL, "DATETIME(6) NOT NULL DEFAULT NOW(6)", true},
+        {HF__MYSQL, "DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6))", false},
+        {HF__MYSQL, "TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)", false},
+        {HF__SQLITE, "TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP", false},
+    };
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
+        on(columns[i].database);
+        hf_test_sql(url,
+                    hf_test_format("CREATE TABLE %s (id BIGINT NOT NULL PRIMARY KEY, attempt INTEGER, retry_after %s, locked_until %s)",
+                                   name, columns[i].due, time_type(columns[i].database)));
+        hf_test_sql(url, hf_test_format("CREATE INDEX %s_o ON %s (retry_after, id)", name, name));
+        if (columns[i].local)
+            expect(LEASE, HF__FINDING_WARNING, "session's local time", "UTC");
+        else
+            expect_nothing(LEASE);
+        off();
+    }
+}
+
 static void test_index_advice(void)
 {
     FOR_EACH_DATABASE(d)
@@ -279,6 +332,8 @@ int main(int argc, char **argv)
                            {"table faults", test_table_faults},
                            {"column faults", test_column_faults},
                            {"constraint faults", test_constraint_faults},
+                           {"ids that may be NULL", test_id_faults},
+                           {"a default in local time", test_local_default},
                            {"index advice", test_index_advice},
                            {"coarse token", test_coarse_token},
                            {"engine", test_engine},
