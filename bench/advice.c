@@ -62,12 +62,20 @@ static void say_which(FILE *out, const struct bench_options *options)
         number(out, "with handlers of ", mean, " ms claims and settles are most of the work, and a lease groups them.\n");
     else
         fputs("a connection for each delivery would be more than a quarter of the server's.\n", out);
-    fputs("Where the handler's own writes must commit together with the job, row_lock has that in one transaction.\n", out);
+    fprintf(out,
+            "Where the handler's own writes must commit together with the job, subscribe `transactional`: that holds a connection for "
+            "each delivery in every strategy%s.\n",
+            is_sqlite(options) ? ", and SQLite allows one such delivery at a time" : "");
 }
 
-static void say_cost(FILE *out, const struct bench_plan *plan)
+/* Of the strategy that was asked for, be it the one that fits or not; so are the crash and the fleet below. */
+static void say_cost(FILE *out, const struct bench_options *options, const struct bench_plan *plan)
 {
-    fprintf(out, "It wants a pool of %zu connections (at least %zu) for %zu workers; ", plan->pool_recommended, plan->pool_minimum,
+    if (bench_advised(options) == options->strategy)
+        fputs("It", out);
+    else
+        fprintf(out, "As asked, %s: it", hf_strategy_name(options->strategy));
+    fprintf(out, " wants a pool of %zu connections (at least %zu) for %zu workers; ", plan->pool_recommended, plan->pool_minimum,
             plan->workers);
     number(out, "deliveries hold ", plan->held_mean, " of them on average");
     fprintf(out, ", %zu for 99 %% of the time.\n", plan->held_p99);
@@ -81,16 +89,34 @@ static void say_crash(FILE *out, const struct bench_options *options)
 {
     switch (options->strategy) {
     case HF_ROW_LOCK:
-        fputs("A crash gives the rows back at once, and uses up no attempt.\n", out);
+        fputs("Under row_lock a crash gives the rows back at once, and uses up no attempt.\n", out);
         return;
     case HF_ADVISORY_LOCK:
-        fputs("A crash gives the rows back at once, and uses up an attempt.\n", out);
+        fputs("Under advisory a crash gives the rows back at once, and uses up an attempt.\n", out);
         return;
     case HF_LEASE:
-        fprintf(out, "A crash gives the rows back when their leases run out, up to %u s later, and uses up an attempt.\n",
+        fprintf(out, "Under lease a crash gives the rows back when their leases run out, up to %u s later, and uses up an attempt.\n",
                 options->lease_seconds ? options->lease_seconds : 30);
         return;
     }
+}
+
+/* How many processes of this pool the server has room for. */
+static void say_room(FILE *out, size_t fit, size_t overlap)
+{
+    size_t beside = overlap == SIZE_MAX ? fit / 2 : overlap < fit ? fit - overlap : 0;
+    if (beside == 0)
+        fputs("No process of this pool fits", out);
+    else if (beside == 1)
+        fputs("One process of this pool fits", out);
+    else
+        fprintf(out, "Up to %zu processes of this pool fit", beside);
+    if (overlap == 0)
+        fputs(", with no room kept for those of an old release during a deploy (--overlap).\n", out);
+    else if (overlap == SIZE_MAX)
+        fputs(" beside as many of the old release during a deploy.\n", out);
+    else
+        fprintf(out, " beside %zu of the old release during a deploy.\n", overlap);
 }
 
 /* What the server has for the fleet, in processes of this pool. */
@@ -98,17 +124,13 @@ static void say_fleet(FILE *out, const struct bench_options *options, const stru
 {
     fprintf(out, "The fleet wants %zu connections", plan->fleet_connections);
     if (plan->max_connections == 0) {
-        fputs("; whether the server has them is not known (--max-connections, or --db).\n", out);
+        fputs("; whether the server has them is not known (--max-connections, or name a database).\n", out);
         return;
     }
     size_t room = plan->max_connections > plan->reserve ? plan->max_connections - plan->reserve : 0, fit = room / plan->pool;
     fprintf(out, " of the %zu that the server has beside its reserve of %zu: it %s. ", room, plan->reserve,
             plan->fits ? "fits" : "does not fit");
-    if (options->overlap == SIZE_MAX)
-        fprintf(out, "%zu processes of this pool fit with as many again in a deploy.\n", fit / 2);
-    else
-        fprintf(out, "%zu processes of this pool fit, %zu of them kept for a deploy.\n", fit,
-                options->overlap < fit ? options->overlap : fit);
+    say_room(out, fit, options->overlap);
     if (!plan->fits && plan->held_per_delivery > 0)
         fputs("A lease holds no connection while a handler runs: the same workers then want a pool of 4.\n", out);
 }
@@ -136,7 +158,7 @@ char *bench_advice(const struct bench_options *options, const struct bench_plan 
     if (!out)
         return NULL;
     say_which(out, options);
-    say_cost(out, plan);
+    say_cost(out, options, plan);
     say_crash(out, options);
     say_fleet(out, options, plan);
     say_change(out, options, plan);

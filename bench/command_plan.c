@@ -85,10 +85,10 @@ static hf_status find_max_connections(struct bench_options *options, hf_error *e
 
 static int show(const struct bench_options *options, const struct bench_plan *plan)
 {
-    const char *source = measures(options) ? "measured on --db"
+    const char *source = measures(options) ? "measured"
                          : options->claim_ms >= 0
                              ? "given"
-                             : "assumed: 1 ms for a claim and 1 ms for a settle; give --claim-ms and --settle-ms, or --db";
+                             : "assumed: 1 ms for a claim and 1 ms for a settle; give --claim-ms and --settle-ms, or name a database";
     if (options->json) {
         json_t *json = bench_plan_json(plan);
         if (json && json_object_set_new(json, "speed", json_string(source)) != 0) {

@@ -148,12 +148,15 @@ static void put_fleet(const struct bench_options *options, struct bench_plan *pl
     plan->fits = plan->max_connections == 0 || plan->fleet_connections + plan->reserve <= plan->max_connections;
 }
 
-/* The model in jobs again, where it was asked in batches. */
+/* The model in jobs again, where it was asked in batches. The waits are negative where there are none: a full table's rows wait for as long
+ * as it is full. */
 static struct bench_model model_of(const struct bench_options *options, size_t workers, const struct bench_speed *speed, size_t n_speed)
 {
     struct bench_model_input input = input_of(options, workers, speed, n_speed);
     struct bench_model model = bench_model_of(&input);
     model.jobs_per_second *= jobs_in_one(options);
+    if (options->rate <= 0)
+        model.start_wait_mean_ms = model.start_wait_p99_ms = -1;
     return model;
 }
 
@@ -227,8 +230,8 @@ json_t *bench_plan_json(const struct bench_plan *plan)
     json_t *most = plan->max_connections ? json_integer((json_int_t)plan->max_connections) : json_null();
     bool good = json && json_object_set_new(json, "max_connections", most) == 0;
     good = good && json_object_set_new(json, "processes", json_integer((json_int_t)plan->processes)) == 0;
-    good = good && json_object_set_new(json, "start_wait_ms",
-                                       json_pack("{s:f, s:f}", "mean", model->start_wait_mean_ms, "p99", model->start_wait_p99_ms)) == 0;
+    double mean_ms = fmax(model->start_wait_mean_ms, 0), p99_ms = fmax(model->start_wait_p99_ms, 0);
+    good = good && json_object_set_new(json, "start_wait_ms", json_pack("{s:f, s:f}", "mean", mean_ms, "p99", p99_ms)) == 0;
     if (good)
         return json;
     json_decref(json);
@@ -247,6 +250,14 @@ static void count_line(const char *name, size_t value, const char *unit)
     printf("%-34s %s%s\n", name, bench_number((double)value, 0, text), unit);
 }
 
+static void wait_line(const char *name, double value, const struct bench_model *model)
+{
+    if (model->stable && value >= 0)
+        line(name, value, " ms");
+    else
+        printf("%-34s - (%s)\n", name, model->stable ? "no --rate: the table is always full" : "jobs arrive faster than they can be done");
+}
+
 void bench_plan_print(const struct bench_plan *plan)
 {
     const struct bench_model *model = &plan->model;
@@ -260,11 +271,11 @@ void bench_plan_print(const struct bench_plan *plan)
     count_line("connections held, p99", plan->held_p99, "");
     count_line("connections in use, at most", plan->peak_in_use, "");
     line("jobs a second, all processes", model->jobs_per_second * (double)plan->processes, "");
-    line("workers busy", 100 * model->worker_utilisation, " %");
+    line("workers busy", 100 * model->worker_utilisation, model->start_wait_mean_ms < 0 ? " %, of a table that is always full" : " %");
     line("database busy", 100 * model->database_utilisation, " %");
     line("wait for a connection, p99", plan->pool_wait_p99_ms, " ms");
-    line("wait for a worker, mean", model->start_wait_mean_ms, " ms");
-    line("wait for a worker, p99", model->start_wait_p99_ms, " ms");
+    wait_line("wait for a worker, mean", model->start_wait_mean_ms, model);
+    wait_line("wait for a worker, p99", model->start_wait_p99_ms, model);
     count_line("connections of the fleet", plan->fleet_connections, plan->fits ? "" : ": more than the server has");
     printf("\n%s\n", plan->advice);
 }

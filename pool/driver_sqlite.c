@@ -43,8 +43,11 @@ hf_status hf__sqlite_begin_turn(struct hf__sqlite *s, struct hf__deadline deadli
         return HF_OK;
     }
     if (!hf__sqlite_turn_take(s->turns, deadline)) {
-        return hf__fail_native(err, HF_TRANSIENT, SQLITE_BUSY, NULL,
-                               "SQLite database %s: other threads of this process were writing for the whole time limit", s->path);
+        return hf__fail_native(
+            err, HF_TRANSIENT, SQLITE_BUSY, NULL,
+            "SQLite database %s: other threads of this process were writing for the whole time limit; a transactional handler, "
+            "whose own delivery is the one writer, enqueues on that with hf_enqueue_sqlite",
+            s->path);
     }
     s->has_turn = true;
     return HF_OK;

@@ -56,7 +56,9 @@ typedef void (*hf_log_fn)(void *ctx, hf_log_level level, const char *message);
 
 typedef struct hf_runtime_options {
     size_t size;
-    size_t pool_size;             /* 0: the sum of what the subscriptions need (the cost model) */
+    /* 0: the sum of what the subscriptions need (the cost model). Without a subscription that is 1, and before hf_runtime_start it is 4:
+     * set it where several threads only enqueue. */
+    size_t pool_size;
     int64_t connect_timeout_ms;   /* 0: 5,000 */
     int64_t statement_timeout_ms; /* the limit of every database call; 0: 10,000 */
     int64_t max_lifetime_ms;      /* of a connection; 0: 30 minutes */
@@ -120,7 +122,8 @@ typedef struct hf_subscription_options {
         sizeof(hf_subscription_options), 0, 0, 0, NULL, 0, 0, false, 0, 0, 0, 0, false, 0, NULL \
     }
 
-/* Adds a subscription; only before hf_runtime_start (HF_MISUSE after). The runtime owns *out (which may be NULL).
+/* Adds a subscription; only before hf_runtime_start (HF_MISUSE after). The runtime owns *out (which may be NULL): a name of the
+ * subscription, only to be compared with hf_delivery_subscription. The statistics number subscriptions from 0 in the order of these calls.
  * Errors: HF_INVALID, HF_UNSUPPORTED (a strategy that the database does not offer: the message says why and the ways out). */
 HF_API HF_CHECKED hf_status hf_subscribe(hf_runtime *runtime, const hf_table *table, const hf_subscription_options *options,
                                          hf_handler handler, void *ctx, hf_subscription **out, hf_error *err);
@@ -149,7 +152,11 @@ typedef struct hf_stop_report {
 /* Stops, and blocks for that, up to drain_ms (negative: 0) and a moment: nothing is claimed once it has begun; until drain_ms handlers
  * finish and settle; at the limit rows whose handlers have not begun go back and running handlers are flagged. HF_OK: nothing is in work
  * and no connection is open. HF_TIMEOUT: handlers still run (report->running); call it again to wait for them. Any thread but a handler's
- * (HF_MISUSE). report may be NULL. */
+ * (HF_MISUSE). report may be NULL.
+ *
+ * A stop is for good: hf_subscribe and hf_runtime_start then answer HF_MISUSE, and hf_runtime_wait_empty HF_STOPPED. Once the stop has
+ * ended with HF_OK every call that needs a connection (hf_enqueue, hf_checkout, hf_count, hf_requeue, hf_check, hf_table_create) answers
+ * HF_STOPPED too. Statistics, hf_cost_for and hf_table_ddl still answer. To work again open another runtime. */
 HF_API HF_CHECKED hf_status hf_runtime_stop(hf_runtime *runtime, int64_t drain_ms, hf_stop_report *report, hf_error *err);
 
 /* Stops with a limit of 0 if that has not been done, and frees everything. HF_BUSY while a handler still runs, and frees
@@ -161,9 +168,9 @@ HF_API hf_status hf_runtime_close(hf_runtime *runtime);
  * until timeout_ms (HF_TIMEOUT; negative: no limit), or until the runtime stops (HF_STOPPED). For tools and tests. */
 HF_API HF_CHECKED hf_status hf_runtime_wait_empty(hf_runtime *runtime, int64_t timeout_ms, hf_error *err);
 
-/* Strings and bytes of a delivery live as long as it does. */
 /* ---- deliveries: calls for handlers ---------------------------------------------------------------------------------- */
 
+/* Strings and bytes of a delivery live as long as it does. */
 HF_API const char *hf_delivery_id(const hf_delivery *d);            /* as text; bytes of a binary id in hexadecimal */
 HF_API bool hf_delivery_id_int(const hf_delivery *d, int64_t *out); /* false if the id is no integer of 64 signed bits */
 HF_API int64_t hf_delivery_attempt(const hf_delivery *d);           /* the first delivery reads 1; 0: unknown, the table counts none */
@@ -175,6 +182,7 @@ HF_API const char *hf_delivery_group(const hf_delivery *d);         /* likewise 
 HF_API const char *hf_delivery_partition_key(const hf_delivery *d); /* likewise */
 HF_API const char *hf_delivery_key(const hf_delivery *d);           /* the rendered key under advisory lock, else NULL */
 HF_API int64_t hf_delivery_lease_until_us(const hf_delivery *d);    /* the expiry that it holds now; 0 if there is no lease */
+/* What hf_subscribe gave out, to be compared with it. */
 HF_API hf_subscription *hf_delivery_subscription(const hf_delivery *d);
 
 /* The delay of HF_RETRY_AFTER (ms, >= 0; longer than a thousand years counts as that), and the reason that retry, retry_after and
@@ -267,7 +275,8 @@ HF_API void hf_wake(hf_runtime *runtime, const hf_table *table);
 
 /* ---- looking -------------------------------------------------------------------------------------------------------- */
 
-/* A number that the runtime counts. name is a path: "pool.open", "pool.purposes.row_lock.seconds", "subscription.0.acked". */
+/* A number that the runtime counts. name is a path: "pool.open", "pool.purposes.row_lock.seconds", "subscription.0.acked", where 0 is the
+ * first subscription in the order of hf_subscribe. holdfast(7) lists all names. */
 typedef struct hf_stat {
     const char *name, *description, *unit;
     double value;
