@@ -34,7 +34,7 @@ list(FILTER programs INCLUDE REGEX "/worker[^/]*$")
 # A library, so that a suite which needs no server links no driver.
 add_library(holdfast_tests STATIC ${support})
 hf_target(holdfast_tests PkgConfig::CUNIT)
-target_compile_definitions(holdfast_tests PRIVATE HF_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+target_compile_definitions(holdfast_tests PUBLIC HF_TEST_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 
 foreach(file ${programs})
     cmake_path(GET file STEM name)

@@ -67,8 +67,8 @@ static const struct listed list[] = {
     {RAW, {"raw", KEY_RAW, NULL, 0, "Also run a hand-written loop over the same statements, in turns with holdfast, and compare", 4}},
     {RAW, {"rounds", KEY_ROUNDS, "N", 0, "Pairs of runs with --raw; 3 unless given", 4}},
     {PLAN, {"handler-p99-ms", KEY_HANDLER_P99_MS, "N", 0, "The 99th percentile of the handler's time, whose mean --handler-ms then is", 5}},
-    {PLAN, {"claim-ms", KEY_CLAIM_MS, "N", 0, "How long a claim takes; measured on --db unless given", 5}},
-    {PLAN, {"settle-ms", KEY_SETTLE_MS, "N", 0, "How long a settle takes; measured on --db unless given", 5}},
+    {PLAN, {"claim-ms", KEY_CLAIM_MS, "N", 0, "How long a claim takes; measured where a database is named, unless given", 5}},
+    {PLAN, {"settle-ms", KEY_SETTLE_MS, "N", 0, "How long a settle takes; measured where a database is named, unless given", 5}},
     {PLAN, {"max-connections", KEY_MAX_CONNECTIONS, "N", 0, "What the server allows; asked of --db unless given", 6}},
     {PLAN, {"reserve", KEY_RESERVE, "N", 0, "Connections kept for superusers and other users; 3 unless given", 6}},
     {PLAN,
@@ -171,7 +171,7 @@ static void check_plan(const struct argp_state *state, const struct bench_option
     if (options->workers == 0 && options->rate <= 0)
         argp_error(state, "a plan begins with --workers N or with --rate JOBS_PER_SECOND");
     if ((options->claim_ms < 0) != (options->settle_ms < 0))
-        argp_error(state, "--claim-ms and --settle-ms belong together: give both, or neither and have them measured on --db");
+        argp_error(state, "--claim-ms and --settle-ms belong together: give both, or neither and have them measured on a database");
     if (options->handler_p99_ms >= 0 && options->handler.law != BENCH_CONSTANT)
         argp_error(state, "--handler-ms %s has a 99th percentile already: --handler-p99-ms goes with a plain mean", options->handler.text);
     if (options->handler_p99_ms >= 0 && options->handler_p99_ms < mean)

@@ -116,7 +116,7 @@ void bench_result_print(const struct bench_result *result)
     print_counts(result);
     puts("Times in ms");
     print_times("due to settled", &result->latency);
-    print_times("handler to settled", &result->delivery);
+    print_times("begun to settled", &result->delivery);
     print_connections(result);
     print_model(result);
     print_raw(&result->raw);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/command.h"
 #include "tests/jobs.h"
 
 static hf_outcome ack(hf_delivery *delivery, void *ctx)
@@ -79,9 +80,14 @@ static void described(void)
     hf_runtime *runtime = run_some(&jobs, 1);
     HF_TEST_OK(hf_stats_snapshot(runtime, &stats, &err), &err);
     CU_ASSERT(hf_stats_count(stats) > 100);
-    for (size_t i = 0; hf_stats_at(stats, i, &stat); i++)
+    const char *manual = hf_test_read_file(HF_TEST_SOURCE_DIR "/runtime/holdfast.7");
+    for (size_t i = 0; hf_stats_at(stats, i, &stat); i++) {
+        const char *dot = strrchr(stat.name, '.');
         if (!*stat.description || !*stat.unit)
             hf_test_fail("%s is not described", stat.name);
+        if (!strstr(manual, hf_test_format("\n%s\t%s\t", dot ? dot + 1 : stat.name, stat.unit)))
+            hf_test_fail("%s is not in the statistics of holdfast.7", stat.name);
+    }
     CU_ASSERT_FALSE(hf_stats_at(stats, hf_stats_count(stats), &stat));
     CU_ASSERT_FALSE(hf_stats_find(stats, "no.such.number", &(double){0}));
     hf_stats_free(stats);
