@@ -15,6 +15,8 @@ struct requeue {
     const struct hf__requeue *what;
     struct hf__args args;
     struct hf__rendered list, see, lock, move, leave; /* leave: where a move to the table takes two statements */
+    const char **named;                               /* the ids that were named, each once */
+    size_t n_named;
     struct hf__value ids[PIECE];
     size_t n;
     struct hf__rows rows[2]; /* which the ids borrow from: in turn, because the last id of a piece is needed for the next */
@@ -423,10 +425,10 @@ static bool read_id(struct requeue *r, const char *text, struct hf__value *id)
 static hf_status list_named(struct requeue *r, size_t done)
 {
     hf__rows_clear(&r->rows[0]);
-    for (r->n = 0; r->n < PIECE && done + r->n < r->what->n_ids; r->n++)
-        if (!read_id(r, r->what->ids[done + r->n], &r->ids[r->n]))
+    for (r->n = 0; r->n < PIECE && done + r->n < r->n_named; r->n++)
+        if (!read_id(r, r->named[done + r->n], &r->ids[r->n]))
             return hf__fail(r->err, HF_INVALID, "table %s: \"%s\" is no id of a row: column \"%s\" is %s", table_of(r),
-                            r->what->ids[done + r->n], HF__COLUMN(r->plan, ID), r->plan->role[HF__ROLE_ID]->type);
+                            r->named[done + r->n], HF__COLUMN(r->plan, ID), r->plan->role[HF__ROLE_ID]->type);
     return HF_OK;
 }
 
@@ -435,40 +437,29 @@ static int by_text(const void *left, const void *right)
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-/* An id that is named twice goes back once. ids: room for all. */
-static size_t sort_out(const struct hf__requeue *what, const char **ids)
+/* An id that is named twice goes back once. */
+static void sort_out(struct requeue *r)
 {
-    size_t n = 0;
-    memcpy(ids, what->ids, what->n_ids * sizeof *ids);
-    qsort(ids, what->n_ids, sizeof *ids, by_text);
-    for (size_t i = 0; i < what->n_ids; i++)
-        if (n == 0 || strcmp(ids[n - 1], ids[i]) != 0)
-            ids[n++] = ids[i];
-    return n;
-}
-
-static hf_status move_ids(struct requeue *r)
-{
-    hf_status status = HF_OK;
-    for (size_t done = 0; done < r->what->n_ids && status == HF_OK; done += r->n) {
-        status = list_named(r, done);
-        if (status == HF_OK)
-            status = move_piece(r);
-    }
-    return status;
+    size_t n = r->what->n_ids;
+    memcpy(r->named, r->what->ids, n * sizeof *r->named);
+    qsort(r->named, n, sizeof *r->named, by_text);
+    for (size_t i = 0; i < n; i++)
+        if (r->n_named == 0 || strcmp(r->named[r->n_named - 1], r->named[i]) != 0)
+            r->named[r->n_named++] = r->named[i];
 }
 
 static hf_status move_named(struct requeue *r)
 {
-    const char **ids = calloc(r->what->n_ids, sizeof *ids);
-    if (!ids)
+    r->named = calloc(r->what->n_ids, sizeof *r->named);
+    if (!r->named)
         return hf__fail_memory(r->err);
-    struct hf__requeue named = *r->what;
-    named.n_ids = sort_out(r->what, ids);
-    named.ids = ids;
-    r->what = &named;
-    hf_status status = move_ids(r);
-    free(ids);
+    sort_out(r);
+    hf_status status = HF_OK;
+    for (size_t done = 0; done < r->n_named && status == HF_OK; done += r->n) {
+        status = list_named(r, done);
+        if (status == HF_OK)
+            status = move_piece(r);
+    }
     return status;
 }
 
@@ -501,6 +492,7 @@ static hf_status move_all(struct requeue *r)
 
 static void release(struct requeue *r)
 {
+    free(r->named);
     hf__rows_free(&r->rows[0]);
     hf__rows_free(&r->rows[1]);
     hf__rendered_free(&r->list);
