@@ -96,7 +96,8 @@ static hf_outcome handle(hf_delivery *delivery, void *ctx)
 
 struct setup {
     size_t workers, pool;
-    const char *name; /* of the sessions */
+    const char *name;  /* of the sessions */
+    const char *group; /* NULL: all */
     hf_handler handler;
 };
 
@@ -113,6 +114,8 @@ static hf_runtime *started(struct hf_test_jobs *jobs, struct setup setup)
     options.retry_base_ms = 200;
     options.prefetch = SIZE_MAX; /* what waits for a worker holds nothing */
     options.transactional = true;
+    options.groups = &setup.group;
+    options.n_groups = setup.group != NULL;
     script.jobs = jobs;
     atomic_store(&script.settled, -1);
     hf_runtime *runtime = hf_test_jobs_runtime(jobs, &runtime_options);
@@ -888,6 +891,44 @@ static void the_next_delivery_has_a_fresh_session(void)
     on_database(HF__MYSQL, 30, session_on);
 }
 
+/* ---- the key is free after the ack ---- */
+
+/* Its session goes on as it is, since nobody saw the handle: the unlock alone gives the key back. */
+static hf_outcome acks(hf_delivery *delivery, void *ctx)
+{
+    (void)ctx;
+    hf_test_run_end(script.jobs, hf_test_run_begin(script.jobs, delivery));
+    return HF_ACK;
+}
+
+static void key_on(struct hf_test_jobs *jobs)
+{
+    hf_field account = {"account", "7", 1};
+    hf_job job = HF_JOB_INIT;
+    reset_script();
+    hf_runtime *one = started(jobs, (struct setup){.workers = 1, .group = "one", .handler = acks});
+    hf_runtime *other = started(jobs, (struct setup){.workers = 1, .group = "other", .handler = acks});
+    job.fields = &account;
+    job.n_fields = 1;
+    job.group = "one";
+    hf_test_jobs_put(jobs, job, 1);
+    wait_empty(one);
+    job.group = "other";
+    hf_test_jobs_put(jobs, job, 1);
+    hf_test_wait_for_runs(jobs, 2);
+    wait_empty(other);
+    stop(other);
+    stop(one);
+    CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, "1 = 1"), 0);
+}
+
+static void the_key_is_free_after_the_ack(void)
+{
+    for (size_t i = 0; i < hf_test_n_kinds; i++)
+        if (hf_test_kinds[i].strategy == HF_ADVISORY_LOCK)
+            on_kind(hf_test_kinds[i], 30, (struct hf_test_shape){.columns = ", \"group\": \"grp\"", .n_keys = 1}, key_on);
+}
+
 /* ---- the native handle ---- */
 
 static atomic_int handles;
@@ -1077,6 +1118,7 @@ int main(int argc, char **argv)
         {"SQLite outlives its lease", sqlite_outlives_its_lease},
         {"a lease is renewed beside its transaction", a_lease_is_renewed_beside_its_transaction},
         {"the next delivery has a fresh session", the_next_delivery_has_a_fresh_session},
+        {"the key is free after the ack", the_key_is_free_after_the_ack},
         {"the handle is shown to whom it belongs", the_handle_is_shown_to_whom_it_belongs},
         {"refused", refused},
         {"isolation level", isolation_level},
