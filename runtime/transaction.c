@@ -211,9 +211,11 @@ static bool end_lease(struct hf_delivery *delivery, struct hf__change *change, h
     pthread_mutex_lock(&subscription->lock);
     bool lost = delivery->lost;
     pthread_mutex_unlock(&subscription->lock);
-    bool acks = change->action == HF__ACK && !lost, settled;
+    bool acks = change->action == HF__ACK && !lost, settled = false;
     if (acks)
         settled = hf__transaction_end(delivery, change, err);
+    else if (change->action == HF__UNBEGUN) /* perhaps there is no transaction; and nobody has written in it */
+        hf__conn_end(conn, hf__call_deadline(subscription));
     else {
         change->status = hf__transaction_undo(subscription->plan, conn, hf__call_deadline(subscription), err);
         conn->retire = conn->retire || change->status != HF_OK;
