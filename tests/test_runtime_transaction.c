@@ -99,6 +99,7 @@ struct setup {
     const char *name;  /* of the sessions */
     const char *group; /* NULL: all */
     hf_handler handler;
+    size_t prefetch; /* 0: none, so that what waits for a worker holds nothing */
 };
 
 static hf_runtime *started(struct hf_test_jobs *jobs, struct setup setup)
@@ -112,7 +113,7 @@ static hf_runtime *started(struct hf_test_jobs *jobs, struct setup setup)
     options.workers = jobs->kind.database == HF__SQLITE ? 1 : setup.workers;
     options.poll_ms = 50;
     options.retry_base_ms = 200;
-    options.prefetch = SIZE_MAX; /* what waits for a worker holds nothing */
+    options.prefetch = setup.prefetch ? setup.prefetch : SIZE_MAX;
     options.transactional = true;
     options.groups = &setup.group;
     options.n_groups = setup.group != NULL;
@@ -271,6 +272,55 @@ static void drained_on(struct hf_test_jobs *jobs)
 static void nothing_stays_after_the_drain_limit(void)
 {
     on_all(30, drained_on);
+}
+
+struct logged {
+    struct hf_test_jobs *jobs;
+    const char *text;
+};
+
+static bool has_logged(void *arg)
+{
+    const struct logged *logged = arg;
+    return hf_test_logged(logged->jobs, logged->text);
+}
+
+/* At this level the transaction locks the row first. Somebody else has it locked when its turn comes: it goes back, as if it had never been
+ * claimed. */
+static void unopened_on(struct hf_test_jobs *jobs)
+{
+    struct hf_test_gate gate = HF_TEST_GATE_INIT;
+    reset_script();
+    script.gate = &gate;
+    hf_runtime *runtime = hf_test_jobs_runtime(jobs, NULL);
+    hf_test_jobs_add(jobs, runtime, 2);
+    HF_TEST_OK(hf_runtime_close(runtime), NULL);
+    runtime = started(jobs, (struct setup){.workers = 1, .prefetch = 1});
+    hf_test_gate_await(&gate, 1);
+    struct hf__conn *session = hf_test_session(jobs->url);
+    hf_test_session_run(session, "START TRANSACTION");
+    CU_ASSERT_EQUAL(hf_test_jobs_count(jobs, "locked_until IS NULL"), 0);
+    hf_test_session_run(session, hf_test_format("UPDATE %s SET last_error = 'seen' WHERE id = 2", jobs->name));
+    hf_test_gate_open(&gate);
+    struct logged logged = {jobs, "a transaction for its handler cannot be opened"};
+    CU_ASSERT_TRUE(hf_test_wait_until(has_logged, &logged, 20000));
+    hf_test_session_run(session, "COMMIT");
+    hf__conn_close(session);
+    wait_empty(runtime);
+    CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.lost"), 0);
+    CU_ASSERT_EQUAL(hf_test_stat(runtime, "subscription.0.acked"), 2);
+    CU_ASSERT_EQUAL(hf_test_runs_of(jobs, 2), 1);
+    hf_test_sort_runs(jobs);
+    CU_ASSERT_EQUAL(jobs->runs[1].attempt, 1);
+    CU_ASSERT_EQUAL(written(jobs), 2);
+    stop(runtime);
+}
+
+static void a_transaction_that_cannot_be_opened(void)
+{
+    for (size_t i = 0; i < hf_test_n_kinds; i++)
+        if (hf_test_kinds[i].strategy == HF_LEASE && hf_test_kinds[i].database != HF__SQLITE)
+            on_kind(hf_test_kinds[i], 30, (struct hf_test_shape){.settings = ", \"isolation\": \"repeatable_read\""}, unopened_on);
 }
 
 /* ---- the lease is lost ---- */
@@ -1108,6 +1158,7 @@ int main(int argc, char **argv)
         {"dead letters after the rollback", dead_letters_after_the_rollback},
         {"nothing stays after the drain limit", nothing_stays_after_the_drain_limit},
         {"nothing stays with a lost lease", nothing_stays_with_a_lost_lease},
+        {"a transaction that cannot be opened", a_transaction_that_cannot_be_opened},
         {"a handler that ends its transaction", a_handler_that_ends_its_transaction},
         {"another outcome without a transaction", another_outcome_without_a_transaction},
         {"deadlocks and lock waits", deadlocks_and_lock_waits},
