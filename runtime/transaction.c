@@ -205,23 +205,24 @@ static void free_row(struct hf_delivery *delivery)
 static bool end_lease(struct hf_delivery *delivery, struct hf__change *change, hf_error *err)
 {
     struct hf_subscription *subscription = delivery->subscription;
-    struct hf__conn *conn = hf__checkout_conn(delivery->checkout);
+    if (change->action == HF__UNBEGUN) { /* perhaps there is no transaction; and nobody has written in it */
+        hf__conn_end(hf__checkout_conn(delivery->checkout), hf__call_deadline(subscription));
+        return false;
+    }
     if (change->action == HF__ACK)
         pause_renewals(delivery);
     pthread_mutex_lock(&subscription->lock);
-    bool lost = delivery->lost;
+    bool lost = delivery->lost, settled;
     pthread_mutex_unlock(&subscription->lock);
-    bool acks = change->action == HF__ACK && !lost, settled = false;
-    if (acks)
-        settled = hf__transaction_end(delivery, change, err);
-    else if (change->action == HF__UNBEGUN) /* perhaps there is no transaction; and nobody has written in it */
-        hf__conn_end(conn, hf__call_deadline(subscription));
-    else {
+    if (change->action == HF__ACK && !lost) {
+        settled = hf__transaction_end(delivery, change, err); /* which may have changed the connection, or have left none */
+    } else {
+        struct hf__conn *conn = hf__checkout_conn(delivery->checkout);
         change->status = hf__transaction_undo(subscription->plan, conn, hf__call_deadline(subscription), err);
         conn->retire = conn->retire || change->status != HF_OK;
         settled = change->status != HF_OK && !conn->lost && !lost;
     }
-    if (settled && change->status == HF_LOST && !conn->lost)
+    if (settled && change->status == HF_LOST && delivery->checkout && !hf__checkout_conn(delivery->checkout)->lost)
         free_row(delivery);
     return settled;
 }

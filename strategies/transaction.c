@@ -12,6 +12,7 @@
 #include "strategies/plan.h"
 
 #define TRIES 8 /* of an ack that fails in passing */
+#define TO_SAVEPOINT "ROLLBACK TO SAVEPOINT hf_handler"
 
 static bool is_row_lock(const struct hf__plan *plan)
 {
@@ -87,7 +88,7 @@ static hf_status gone(const struct hf__plan *plan, struct hf__conn *conn, const 
 /* Back to the savepoint, if it is there. Settling is not done below it: PostgreSQL would pay a multixact for that. */
 static hf_status back_to_savepoint(struct hf__conn *conn, struct hf__deadline deadline, hf_error *why)
 {
-    hf_status status = hf__conn_exec(conn, "ROLLBACK TO SAVEPOINT hf_handler", deadline, why);
+    hf_status status = hf__conn_exec(conn, TO_SAVEPOINT, deadline, why);
     return status == HF_OK ? hf__conn_exec(conn, "RELEASE SAVEPOINT hf_handler", deadline, why) : status;
 }
 
@@ -112,7 +113,8 @@ static hf_status undo_whole(const struct hf__plan *plan, struct hf__conn *conn, 
 hf_status hf__transaction_undo(struct hf__plan *plan, struct hf__conn *conn, struct hf__deadline deadline, hf_error *err)
 {
     hf_error why = {.status = HF_OK};
-    if (back_to_savepoint(conn, deadline, &why) != HF_OK)
+    hf_status status = is_row_lock(plan) ? back_to_savepoint(conn, deadline, &why) : hf__conn_exec(conn, TO_SAVEPOINT, deadline, &why);
+    if (status != HF_OK)
         return gone(plan, conn, &why, deadline, err);
     return is_row_lock(plan) ? HF_OK : undo_whole(plan, conn, deadline, err);
 }
