@@ -214,14 +214,35 @@ static hf_status check_local_default(struct inspection *in)
                   in->conn->server.database == HF__POSTGRES ? ", or the column timestamptz" : "");
 }
 
+/* SQLite: a row whose column is like that, if there is one: the column's value is in rows, which the caller frees. */
+static hf_status find_row(struct inspection *in, const char *column, const char *like_that, struct hf__rows *rows)
+{
+    struct hf__sql sql;
+    struct hf__rendered rendered;
+    struct hf__args args = {0};
+    hf__rows_init(rows);
+    hf__sql_begin(&sql, HF__SQLITE);
+    hf__sql_put(&sql, "SELECT ");
+    hf__sql_name(&sql, column);
+    hf__sql_put(&sql, " FROM ");
+    hf__sql_table(&sql, in->table);
+    hf__sql_put(&sql, " WHERE ");
+    hf__sql_name(&sql, column);
+    hf__sql_put(&sql, like_that);
+    hf__sql_put(&sql, " LIMIT 1");
+    hf_status status = hf__sql_finish(&sql, false, &rendered, in->err);
+    if (status != HF_OK)
+        return status;
+    status = hf__sql_run(in->conn, &rendered, &args, rows, in->deadline, in->err);
+    hf__rendered_free(&rendered);
+    return status;
+}
+
 /* A row without an id is nobody's: a settle could not name it. */
 static hf_status check_id(struct inspection *in)
 {
     const struct hf__column *id = column_of(in, HF__ROLE_ID);
-    struct hf__sql sql;
-    struct hf__rendered rendered;
     struct hf__rows rows;
-    struct hf__args args = {0};
     if (!id || !id->nullable)
         return HF_OK;
     if (in->conn->server.database != HF__SQLITE)
@@ -229,24 +250,13 @@ static hf_status check_id(struct inspection *in)
                      "table %s: column \"%s\" (\"id\") allows NULL, and a row without an id cannot be settled; make it NOT NULL",
                      in->table->display, id->name);
     /* SQLite allows NULL in every primary key but that of whole numbers. */
-    hf__sql_begin(&sql, HF__SQLITE);
-    hf__sql_put(&sql, "SELECT 1 FROM ");
-    hf__sql_table(&sql, in->table);
-    hf__sql_put(&sql, " WHERE ");
-    hf__sql_name(&sql, in->table->column[HF__ROLE_ID]);
-    hf__sql_put(&sql, " IS NULL LIMIT 1");
-    hf_status status = hf__sql_finish(&sql, false, &rendered, in->err);
-    if (status != HF_OK)
-        return status;
-    hf__rows_init(&rows);
-    status = hf__sql_run(in->conn, &rendered, &args, &rows, in->deadline, in->err);
+    hf_status status = find_row(in, in->table->column[HF__ROLE_ID], " IS NULL", &rows);
     if (status == HF_OK && rows.count > 0)
         status =
             FAULT(in, HF_INVALID,
                   "table %s: a row has no id: its \"%s\" is NULL, and it could never be claimed; give it one, and make the column NOT NULL",
                   in->table->display, id->name);
     hf__rows_free(&rows);
-    hf__rendered_free(&rendered);
     return status;
 }
 
@@ -458,23 +468,9 @@ static hf_status check_time_shape(struct inspection *in, enum hf__role role)
     const char *name = in->table->column[role];
     if (!name || !column_of(in, role))
         return HF_OK;
-    struct hf__sql sql;
-    struct hf__rendered rendered;
     struct hf__rows rows;
-    struct hf__args args = {0};
-    hf__sql_begin(&sql, HF__SQLITE);
-    hf__sql_put(&sql, "SELECT ");
-    hf__sql_name(&sql, name);
-    hf__sql_put(&sql, " FROM ");
-    hf__sql_table(&sql, in->table);
-    hf__sql_put(&sql, " WHERE ");
-    hf__sql_name(&sql, name);
-    hf__sql_put(&sql, " NOT GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9] [0-9][0-9]:[0-9][0-9]:[0-9][0-9]*' LIMIT 1");
-    hf_status status = hf__sql_finish(&sql, false, &rendered, in->err);
-    if (status != HF_OK)
-        return status;
-    hf__rows_init(&rows);
-    status = hf__sql_run(in->conn, &rendered, &args, &rows, in->deadline, in->err);
+    hf_status status =
+        find_row(in, name, " NOT GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9] [0-9][0-9]:[0-9][0-9]:[0-9][0-9]*'", &rows);
     if (status == HF_OK && rows.count > 0) {
         char *found = hf__id_text(hf__cell(&rows, 0, 0));
         status = FAULT(in, HF_INVALID,
@@ -485,7 +481,6 @@ static hf_status check_time_shape(struct inspection *in, enum hf__role role)
         free(found);
     }
     hf__rows_free(&rows);
-    hf__rendered_free(&rendered);
     return status;
 }
 
