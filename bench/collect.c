@@ -105,17 +105,18 @@ static void count_connections(const struct bench_tally *tally, struct bench_resu
     out->held_mean = out->seconds > 0 ? sums->held_seconds / out->seconds / (double)tally->n_parts : 0;
 }
 
-static void measure_steady(const struct bench_tally *tally, double all_seconds, struct bench_result *out)
+/* Of the first process: the others do the same. */
+static void measure_steady(const struct bench_tally *tally, struct bench_result *out)
 {
-    const struct bench_mark *mark = &tally->parts[0].mark;
-    int64_t end_ns = atomic_load(&tally->last_ns);
-    out->steady_jobs_per_second = out->jobs_per_second;
-    out->steady_seconds_per_job = out->seconds_per_job;
-    if (mark->at_ns == 0 || tally->n_parts > 1 || out->done <= mark->done || end_ns <= mark->at_ns)
+    const struct bench_mark *from = &tally->parts[0].steady_from, *to = &tally->parts[0].steady_to;
+    double processes = (double)tally->n_parts;
+    out->steady = (struct bench_steady){out->jobs_per_second, out->seconds_per_job, out->held_mean};
+    if (from->at_ns == 0 || to->at_ns <= from->at_ns || to->done <= from->done)
         return;
-    double jobs = (double)(out->done - mark->done);
-    out->steady_jobs_per_second = jobs / ((double)(end_ns - mark->at_ns) / 1e9);
-    out->steady_seconds_per_job = (all_seconds - mark->seconds) / jobs;
+    double jobs = (double)(to->done - from->done), seconds = (double)(to->at_ns - from->at_ns) / 1e9;
+    out->steady.jobs_per_second = jobs / seconds;
+    out->steady.seconds_per_job = (to->seconds - from->seconds) * processes / jobs;
+    out->steady.held_mean = (to->held_seconds - from->held_seconds) / seconds;
 }
 
 /* ---- the series ---- */
@@ -200,7 +201,7 @@ void bench_collect(const struct bench_options *options, const struct bench_tally
     count_jobs(tally, added, out);
     time_jobs(tally, out);
     count_connections(tally, out, &sums);
-    measure_steady(tally, sums.all_seconds, out);
+    measure_steady(tally, out);
     take_series(tally, out);
     hold_against_model(tally, &sums, out);
 }

@@ -13,7 +13,7 @@
 #include "pool/error.h"
 #include "runtime/command_common.h"
 
-enum { SAMPLE_MS = 10, STOP_STEP_MS = 1000, LONG_HANDLER_MS = 100 };
+enum { SAMPLE_MS = 10, STOP_STEP_MS = 1000, LONG_HANDLER_MS = 100, WARM_EACH = 8 };
 
 struct work {
     const struct bench_drain *drain;
@@ -21,7 +21,7 @@ struct work {
     atomic_llong begin_ns; /* the first claim possible; 0: not yet */
     pthread_mutex_t lock;  /* of the part's histograms */
     int64_t sample_ms, sampled_ns;
-    double seconds_before; /* that connections had been out when it began */
+    struct bench_mark opened; /* when the last connection so far was opened */
 };
 
 /* ---- handlers ---- */
@@ -140,10 +140,26 @@ static hf_status open_runtime(struct work *work, hf_error *err)
 
 /* ---- waiting, with an eye on the ledger ---- */
 
+/* A connection is slow at first: the server loads its catalog, and PostgreSQL plans a prepared statement anew for the first five times. At
+ * the end nothing is steady once there is no row for each worker and, under a lease, one ahead of it. */
+static void mark_steady(struct work *work, const struct bench_mark *now)
+{
+    struct bench_part *part = work->drain->part;
+    const struct bench_tally *tally = work->drain->tally;
+    size_t at_once = bench_rows_at_once(work->drain->options);
+    if (now->open > work->opened.open)
+        work->opened = *now;
+    if (part->steady_from.at_ns == 0 && now->done - work->opened.done >= at_once * WARM_EACH)
+        part->steady_from = *now;
+    else if (part->steady_from.at_ns != 0 && now->done + 2 * at_once <= tally->n_jobs)
+        part->steady_to = *now;
+}
+
 static void sample(struct work *work)
 {
     struct bench_part *part = work->drain->part;
     int64_t now_ns = hf__monotonic_ns();
+    struct bench_mark mark = {.at_ns = now_ns, .done = atomic_load(&work->drain->tally->done)};
     if (now_ns < work->sampled_ns + work->sample_ms * 1000000)
         return;
     work->sampled_ns = now_ns;
@@ -153,18 +169,10 @@ static void sample(struct work *work)
     }
     struct bench_sample *next = &part->samples[part->n_samples];
     *next = (struct bench_sample){.seconds = (double)(now_ns - atomic_load(&work->begin_ns)) / 1e9};
-    if (bench_ledger_sample(work->runtime, next))
-        part->n_samples++;
-}
-
-static void mark_warm(struct work *work)
-{
-    struct bench_mark *mark = &work->drain->part->mark;
-    struct bench_part now = {.n_purposes = 0};
-    size_t warm_up = work->drain->options->warm_up, done = atomic_load(&work->drain->tally->done);
-    if (warm_up == 0 || mark->at_ns > 0 || done < warm_up || bench_ledger_read(work->runtime, &now, NULL) != HF_OK)
+    if (!bench_ledger_sample(work->runtime, next, &mark))
         return;
-    *mark = (struct bench_mark){hf__monotonic_ns(), done, bench_ledger_seconds(&now) - work->seconds_before};
+    part->n_samples++;
+    mark_steady(work, &mark);
 }
 
 static void pass_wake(struct work *work)
@@ -193,7 +201,6 @@ static bool wait_for_end(struct work *work)
         if (ready > 0 && fds[3].revents)
             pass_wake(work);
         sample(work);
-        mark_warm(work);
         if (drain->tick)
             drain->tick(drain->ctx);
     }
@@ -214,7 +221,6 @@ static hf_status work_off(struct work *work, hf_error *err)
     hf_status status = bench_ledger_read(work->runtime, &before, err);
     if (status != HF_OK)
         return status;
-    work->seconds_before = bench_ledger_seconds(&before);
     if (work->drain->begun)
         work->drain->begun(work->drain->ctx);
     bool all_done = wait_for_end(work);

@@ -21,7 +21,7 @@ void bench_figures_list(const struct bench_plan *plan, const struct bench_result
     out[0] = (struct bench_figure){.name = "jobs/s",
                                    .key = "jobs_per_second",
                                    .predicted = plan->model.jobs_per_second * (double)plan->processes,
-                                   .measured = result->jobs_per_second};
+                                   .measured = result->steady.jobs_per_second};
     out[1] = (struct bench_figure){.name = "connections held by a delivery in work",
                                    .key = "held_per_delivery",
                                    .predicted = plan->held_per_delivery,
@@ -31,7 +31,7 @@ void bench_figures_list(const struct bench_plan *plan, const struct bench_result
     out[2] = (struct bench_figure){.name = "connections held, mean",
                                    .key = "held_mean",
                                    .predicted = plan->held_mean,
-                                   .measured = result->held_mean,
+                                   .measured = result->steady.held_mean,
                                    .slack = 0.1,
                                    .meaningless = idle};
     out[3] = (struct bench_figure){.name = "connections held, p99",

@@ -10,8 +10,8 @@
 struct bench_figure {
     const char *name, *key;
     double predicted, measured;
-    double slack;    /* a difference of no meaning */
-    bool bound;      /* less than predicted is right */
+    double slack;     /* a difference of no meaning */
+    bool bound;       /* less than predicted is right */
     bool meaningless; /* handlers that take no time hold nothing for any time */
 };
 

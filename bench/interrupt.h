@@ -8,7 +8,7 @@
  * call wants its end. */
 hf_status bench_interrupt_begin(hf_error *err);
 void bench_interrupt_end(void);
-int bench_interrupt_fd(void);     /* never read; -1 outside of begin and end */
-bool bench_interrupt_came(void);  /* since the first begin; stays */
+int bench_interrupt_fd(void);    /* never read; -1 outside of begin and end */
+bool bench_interrupt_came(void); /* since the first begin; stays */
 
 #endif

@@ -41,27 +41,43 @@ static const char *split(const char *path, char purpose[BENCH_PURPOSE_NAME])
     return dot + 1;
 }
 
-static void sample_figure(const hf_stat *stat, struct bench_sample *out)
+static double number(const hf_stats *stats, const char *name)
 {
-    char purpose[BENCH_PURPOSE_NAME];
-    const char *figure = split(stat->name, purpose);
-    if (!figure || strcmp(figure, "in_use") != 0)
-        return;
-    for (size_t i = 0; i < KNOWN; i++)
-        if (strcmp(purpose, known[i]) == 0)
-            out->in_use[i] = (unsigned)stat->value;
-    if (bench_purpose_holds(purpose))
-        out->held += (unsigned)stat->value;
+    double value = 0;
+    return hf_stats_find(stats, name, &value) ? value : 0;
 }
 
-bool bench_ledger_sample(hf_runtime *runtime, struct bench_sample *out)
+static void add_in_use(const char *purpose, double value, struct bench_sample *out)
 {
+    for (size_t i = 0; i < KNOWN; i++)
+        if (strcmp(purpose, known[i]) == 0)
+            out->in_use[i] = (unsigned)value;
+    if (bench_purpose_holds(purpose))
+        out->held += (unsigned)value;
+}
+
+static void add_seconds(const char *purpose, double value, struct bench_mark *mark)
+{
+    mark->seconds += value;
+    if (bench_purpose_holds(purpose))
+        mark->held_seconds += value;
+}
+
+bool bench_ledger_sample(hf_runtime *runtime, struct bench_sample *out, struct bench_mark *mark)
+{
+    char purpose[BENCH_PURPOSE_NAME];
     hf_stats *stats = NULL;
     hf_stat stat;
     if (hf_stats_snapshot(runtime, &stats, NULL) != HF_OK)
         return false;
-    for (size_t i = 0; hf_stats_at(stats, i, &stat); i++)
-        sample_figure(&stat, out);
+    for (size_t i = 0; hf_stats_at(stats, i, &stat); i++) {
+        const char *figure = split(stat.name, purpose);
+        if (figure && strcmp(figure, "in_use") == 0)
+            add_in_use(purpose, stat.value, out);
+        else if (figure && strcmp(figure, "seconds") == 0)
+            add_seconds(purpose, stat.value, mark);
+    }
+    mark->open = (size_t)number(stats, "pool.peak_open");
     hf_stats_free(stats);
     return true;
 }
@@ -96,12 +112,6 @@ static void read_figure(const hf_stat *stat, struct bench_part *out)
         purpose->wait_p99_ms = stat->value;
 }
 
-static double number(const hf_stats *stats, const char *name)
-{
-    double value = 0;
-    return hf_stats_find(stats, name, &value) ? value : 0;
-}
-
 hf_status bench_ledger_read(hf_runtime *runtime, struct bench_part *out, hf_error *err)
 {
     hf_stats *stats = NULL;
@@ -120,14 +130,6 @@ hf_status bench_ledger_read(hf_runtime *runtime, struct bench_part *out, hf_erro
     out->model_exceeded = number(stats, "model_exceeded");
     hf_stats_free(stats);
     return HF_OK;
-}
-
-double bench_ledger_seconds(const struct bench_part *part)
-{
-    double seconds = 0;
-    for (size_t i = 0; i < part->n_purposes; i++)
-        seconds += part->purposes[i].seconds;
-    return seconds;
 }
 
 void bench_ledger_subtract(struct bench_part *part, const struct bench_part *before)

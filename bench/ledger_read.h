@@ -4,14 +4,12 @@
 
 #include "bench/tally.h"
 
-/* Connections in use by purpose, and held, right now. False: out of memory. */
-bool bench_ledger_sample(hf_runtime *runtime, struct bench_sample *out);
+/* Connections in use by purpose, and held, right now; *mark: and so far. Its time and jobs are the caller's. False: out of memory. */
+bool bench_ledger_sample(hf_runtime *runtime, struct bench_sample *out, struct bench_mark *mark);
 /* The pool's figures and those of each purpose. */
 hf_status bench_ledger_read(hf_runtime *runtime, struct bench_part *out, hf_error *err);
 /* Takes what had been counted before out of what is counted. */
 void bench_ledger_subtract(struct bench_part *part, const struct bench_part *before);
-/* That connections have been out, for all purposes. */
-double bench_ledger_seconds(const struct bench_part *part);
 /* Deliveries in work hold their connections for this purpose. */
 bool bench_purpose_holds(const char *name);
 

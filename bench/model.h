@@ -22,7 +22,7 @@ struct bench_model_input {
 };
 
 struct bench_model {
-    bool stable;                 /* false: jobs arrive faster than they can be done; then the figures are those of a full table */
+    bool stable; /* false: jobs arrive faster than they can be done; then the figures are those of a full table */
     double jobs_per_second;
     double in_handler_mean;      /* deliveries whose handler runs: Little's law */
     size_t in_handler_p99;       /* the number that is not exceeded for 99 % of the time */

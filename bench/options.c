@@ -321,15 +321,31 @@ void bench_options_free(struct bench_options *options)
     options->url = NULL;
 }
 
+static size_t workers_of(const struct bench_options *options)
+{
+    return (options->workers ? options->workers : 4) * (options->processes ? options->processes : 1);
+}
+
+size_t bench_rows_at_once(const struct bench_options *options)
+{
+    return workers_of(options) * (options->batch > 1 ? options->batch : 1);
+}
+
+size_t bench_jobs_at(double jobs_per_second)
+{
+    static const double run_seconds = 10;
+    static const size_t least = 100, most = 100000;
+    double jobs = jobs_per_second * run_seconds;
+    return jobs < (double)least ? least : jobs > (double)most ? most : (size_t)jobs;
+}
+
 size_t bench_jobs(const struct bench_options *options)
 {
-    static const double run_ms = 10000, database_ms = 0.1;
-    static const size_t least = 100, most = 100000;
+    static const double database_ms = 0.1;
     if (options->jobs > 0)
         return options->jobs;
-    double workers = (double)(options->workers ? options->workers : 4) * (double)(options->processes ? options->processes : 1);
-    double jobs = workers * run_ms / (bench_distribution_mean(&options->handler) + database_ms);
     if (options->rate > 0)
-        jobs = options->rate * run_ms / 1000;
-    return jobs < (double)least ? least : jobs > (double)most ? most : (size_t)jobs;
+        return bench_jobs_at(options->rate);
+    double ms = bench_distribution_mean(&options->handler) + database_ms;
+    return bench_jobs_at((double)workers_of(options) * 1000 / ms);
 }

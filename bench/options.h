@@ -29,17 +29,16 @@ struct bench_options {
     struct bench_distribution handler; /* --handler-ms; constant 0 */
     double rate;                       /* --rate, jobs a second; 0: a filled table */
     double fail;                       /* --fail: the share of runs that are answered with HF_RETRY */
-    bool over_workers; /* sweep --over workers: else over the pool's sizes */
+    bool over_workers;                 /* sweep --over workers: else over the pool's sizes */
     bool raw, json;
     bool quiet;       /* no warnings: a pool that is too small is meant to be */
-    size_t warm_up;   /* no option: so many jobs until a run counts as steady (result.h); 0: never */
     size_t rounds;    /* --rounds, with --raw: pairs of runs, ours and the hand-written loop's; 3 */
     const char *html; /* --html FILE */
     /* plan */
-    double claim_ms, settle_ms;       /* < 0: not given */
-    double handler_p99_ms;            /* < 0: not given; fits a law of that mean and p99 */
-    size_t max_connections, reserve;  /* max_connections 0: not known (asked of --db) */
-    size_t overlap;                   /* --overlap[=N]: processes of the old release that still run; SIZE_MAX: as many again */
+    double claim_ms, settle_ms;      /* < 0: not given */
+    double handler_p99_ms;           /* < 0: not given; fits a law of that mean and p99 */
+    size_t max_connections, reserve; /* max_connections 0: not known (asked of --db) */
+    size_t overlap;                  /* --overlap[=N]: processes of the old release that still run; SIZE_MAX: as many again */
 };
 
 /* Parses argv of `holdfast-bench NAME`; wrong usage ends the process with exit status 2, --help with 0. */
@@ -49,5 +48,9 @@ void bench_options_free(struct bench_options *options);
 /* The number of jobs of a run: --jobs, or as many as the workers do in about ten seconds (0.1 ms for the database), 100 to 100,000;
  * with --rate ten seconds of arrivals. */
 size_t bench_jobs(const struct bench_options *options);
+/* Ten seconds of them. */
+size_t bench_jobs_at(double jobs_per_second);
+/* That the workers of all processes have in work at once. */
+size_t bench_rows_at_once(const struct bench_options *options);
 
 #endif

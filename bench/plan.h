@@ -10,17 +10,17 @@
 
 struct bench_plan {
     hf_strategy strategy;
-    size_t workers;                   /* wanted (or found from the rate) */
-    size_t workers_at_once;           /* that fit the pool */
+    size_t workers;         /* wanted (or found from the rate) */
+    size_t workers_at_once; /* that fit the pool */
     size_t pool, pool_minimum, pool_recommended;
     double held_per_delivery;
-    double held_mean;                 /* connections held by deliveries in work */
+    double held_mean; /* connections held by deliveries in work */
     size_t held_p99, peak_in_use;
-    struct bench_model model;         /* of one process */
+    struct bench_model model; /* of one process */
     double pool_wait_p99_ms;
     size_t processes, fleet_connections, max_connections, reserve; /* max_connections 0: not known */
-    bool fits;                        /* true where max_connections is not known */
-    char *advice;                     /* sentences, one a line; owned */
+    bool fits;                                                     /* true where max_connections is not known */
+    char *advice;                                                  /* sentences, one a line; owned */
 };
 
 /* From the options and the speed of the database (n_speed > 0). Opens a runtime for its cost model, connects to nothing. Free *out. */

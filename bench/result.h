@@ -24,24 +24,29 @@ struct bench_raw {
     bool indistinguishable;      /* 1 lies within ratio +- spread */
 };
 
+/* Of the steady part (struct bench_part); of the whole run where that was over too soon. */
+struct bench_steady {
+    double jobs_per_second, seconds_per_job, held_mean; /* as in bench_result */
+};
+
 struct bench_result {
     char database[32], server_version[64];
     hf_strategy strategy;
     size_t workers, jobs, batch, processes;
     char *handler; /* --handler-ms as given, owned */
     double handler_ms;
-    double seconds;              /* from the first claim possible to the last settle */
-    double jobs_per_second;      /* jobs acked over seconds */
+    double seconds;         /* from the first claim possible to the last settle */
+    double jobs_per_second; /* jobs acked over seconds */
     /* counts over all processes */
-    size_t done, failed, lost, duplicates, left, errors; /* failed: runs answered HF_RETRY; left: rows still there; errors: settles that failed */
+    size_t done, failed, lost, duplicates, left,
+        errors; /* failed: runs answered HF_RETRY; left: rows still there; errors: settles that failed */
     /* connections */
     size_t pool_size, peak_open, peak_in_use; /* of one process; the largest of them */
     size_t server_peak;                       /* of all processes, as the server saw them */
-    bool server_sampled;                      /* false on SQLite, which has no server: there server_peak is the open handles of the ledger */
+    bool server_sampled; /* false on SQLite, which has no server: there server_peak is the open handles of the ledger */
     double held_per_delivery, seconds_per_job;
-    double steady_jobs_per_second, steady_seconds_per_job; /* after the first options->warm_up jobs; else, or when the run was over too
-                                                              soon for that, of the whole */
-    double held_mean;                         /* connections held by deliveries in work, over the time of the run, one process */
+    struct bench_steady steady;
+    double held_mean; /* connections held by deliveries in work, over the time of the run, one process */
     size_t held_p99;
     struct bench_purpose purposes[16];
     size_t n_purposes;
@@ -50,12 +55,12 @@ struct bench_result {
     /* the cost model's word */
     size_t model_pool_size, model_peak_in_use;
     double model_held_per_delivery;
-    bool model_holds; /* no more were ever held than it allows, and held_per_delivery agrees within 5 % */
+    bool model_holds;              /* no more were ever held than it allows, and held_per_delivery agrees within 5 % */
     struct hf__histogram latency;  /* due (or, in a filled table, the start of the run) to settled */
     struct hf__histogram delivery; /* handler begun to settled */
     struct bench_raw raw;
-    double crash_ms;             /* compare: from the kill of a worker process until its row ran again; < 0: not measured */
-    struct bench_series series;  /* connections in use by purpose, over time */
+    double crash_ms;            /* compare: from the kill of a worker process until its row ran again; < 0: not measured */
+    struct bench_series series; /* connections in use by purpose, over time */
 };
 
 void bench_result_free(struct bench_result *result);

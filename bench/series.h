@@ -7,10 +7,10 @@
 enum { BENCH_SERIES_PURPOSES = 16 };
 
 struct bench_sample {
-    double seconds;                           /* since the run began */
-    unsigned in_use[BENCH_SERIES_PURPOSES];   /* in the order of names */
-    unsigned held;                            /* by deliveries in work */
-    unsigned server;                          /* as the server saw them; 0: not sampled */
+    double seconds;                         /* since the run began */
+    unsigned in_use[BENCH_SERIES_PURPOSES]; /* in the order of names */
+    unsigned held;                          /* by deliveries in work */
+    unsigned server;                        /* as the server saw them; 0: not sampled */
 };
 
 /* Grows to a bound, then keeps every second sample and doubles the interval: any length of run fits. */

@@ -3,9 +3,8 @@
  * A database that is asked without a break answers faster than one that is asked now and then: commits share a flush, and nothing falls
  * asleep. So where handlers take time, those of these runs pause as well, though not for long. The ledger says how long a connection
  * claimed and settled for each job: R, the time in the database, connecting left out. A delivery finds 1 + (W - 1) R / (P + R) of them
- * there, itself included (the arrival theorem; W workers, pauses of P), and the speed at that number n is n / R. Counted is what comes after each
- * connection has done its first jobs, which are slow.
- * A lease's workers wait neither for a claim nor for a settle, so there it is the throughput with W of them and without pauses. */
+ * there, itself included (the arrival theorem; W workers, pauses of P), and the speed at that number n is n / R. Counted is the steady
+ * part. A lease's workers wait neither for a claim nor for a settle, so there it is the throughput with W of them and without pauses. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -15,7 +14,7 @@
 
 #define SECONDS_EACH 0.5
 #define PAUSE_MOST_MS 5
-enum { FIRST_JOBS = 100, MOST_JOBS = 20000, JOBS_EACH = 8, WARM_EACH = 8, ROUNDS = 3 };
+enum { FIRST_JOBS = 100, MOST_JOBS = 20000, JOBS_EACH = 8, START_EACH = 32, ROUNDS = 3 };
 
 /* Jobs of less than a second, as fast as they went last time. */
 static size_t jobs_at(double jobs_per_second, size_t workers)
@@ -23,12 +22,6 @@ static size_t jobs_at(double jobs_per_second, size_t workers)
     double jobs = jobs_per_second * SECONDS_EACH, least = (double)workers * JOBS_EACH;
     jobs = jobs < FIRST_JOBS ? FIRST_JOBS : jobs > MOST_JOBS ? MOST_JOBS : jobs;
     return (size_t)(jobs < least ? least : jobs);
-}
-
-/* A connection is slow at first: the server loads its catalog, and PostgreSQL plans a prepared statement anew for the first five times. */
-static size_t warm_up_of(const struct bench_options *options, size_t workers)
-{
-    return workers * WARM_EACH * (options->batch > 1 ? options->batch : 1);
 }
 
 static double pause_of(const struct bench_options *options)
@@ -51,7 +44,7 @@ static double jobs_in_one(const struct bench_options *options)
 /* Milliseconds that a connection was out for each job; less those of the handler, where it was held meanwhile. */
 static double inside_of(const struct bench_options *options, const struct bench_result *result)
 {
-    double held = result->held_mean > 0 ? pause_of(options) : 0, out = 1000 * result->steady_seconds_per_job;
+    double held = result->held_mean > 0 ? pause_of(options) : 0, out = 1000 * result->steady.seconds_per_job;
     return fmax(out - held, out / 1000) * jobs_in_one(options);
 }
 
@@ -59,7 +52,7 @@ static struct bench_speed speed_of(const struct bench_options *options, const st
 {
     double workers = (double)result->workers, batch = jobs_in_one(options);
     if (options->strategy == HF_LEASE)
-        return (struct bench_speed){workers, result->steady_jobs_per_second};
+        return (struct bench_speed){workers, result->steady.jobs_per_second};
     double inside = inside_of(options, result), n = 1 + (workers - 1) * inside / (inside + pause_of(options) * batch);
     return (struct bench_speed){n, 1000 * n * batch / inside};
 }
@@ -72,19 +65,18 @@ static hf_status measure(const struct bench_options *options, size_t workers, do
     struct bench_options these = *options;
     struct bench_result result = {.crash_ms = -1};
     these.workers = workers;
-    these.warm_up = warm_up_of(options, workers);
-    these.jobs = these.warm_up + jobs_at(*jobs_per_second, workers);
     these.processes = 1;
+    these.jobs = bench_rows_at_once(&these) * START_EACH + jobs_at(*jobs_per_second, workers);
     these.rate = 0;
     these.fail = 0;
     these.raw = false;
     these.handler = (struct bench_distribution){.law = law_of(options), .a_ms = pause_of(options), .text = pause};
     hf_status status = bench_run(&these, &result, err);
-    if (status == HF_OK && (result.steady_jobs_per_second <= 0 || result.steady_seconds_per_job <= 0))
+    if (status == HF_OK && (result.steady.jobs_per_second <= 0 || result.steady.seconds_per_job <= 0))
         status = hf__fail(err, HF_DATABASE, "the speed of the database could not be measured: no job was done");
     if (status == HF_OK)
         *speed = speed_of(options, &result);
-    *jobs_per_second = result.steady_jobs_per_second;
+    *jobs_per_second = result.steady.jobs_per_second;
     bench_result_free(&result);
     return status;
 }

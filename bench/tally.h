@@ -13,7 +13,7 @@
 enum { BENCH_PURPOSES = 16, BENCH_PURPOSE_NAME = 32, BENCH_PART_SAMPLES = 2048 };
 
 struct bench_job_tally {
-    atomic_llong begun_ns; /* its last run */
+    atomic_llong begun_ns;                   /* its last run */
     atomic_uint begun, acked, back, unknown; /* back: returned to the table; unknown: an ack whose answer never came */
 };
 
@@ -23,11 +23,12 @@ struct bench_part_purpose {
     double count, seconds, wait_p99_ms;
 };
 
-/* How things stood when the first jobs of a run were done, and connections, statements and caches were warm. */
+/* How things stood at a moment of a run. */
 struct bench_mark {
-    int64_t at_ns; /* 0: that has not come */
-    size_t done;
-    double seconds; /* that connections had been out */
+    int64_t at_ns;                /* 0: that has not come */
+    size_t done;                  /* by all processes */
+    size_t open;                  /* the most connections at once so far */
+    double seconds, held_seconds; /* that connections had been out, and held by deliveries in work */
 };
 
 /* What one process found. Written by it alone, read when it is done. */
@@ -39,7 +40,9 @@ struct bench_part {
     size_t pool_size, peak_open, peak_in_use;
     double in_work_seconds, round_trips, commits, model_exceeded;
     hf_cost cost;
-    struct bench_mark mark;
+    /* The steady part: from when all connections were open and had done their first jobs, which are slow, until the workers run out of
+     * jobs. */
+    struct bench_mark steady_from, steady_to;
     struct bench_part_purpose purposes[BENCH_PURPOSES];
     size_t n_purposes;
     struct hf__histogram latency, delivery;

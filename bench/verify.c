@@ -60,11 +60,20 @@ static int judge(const struct bench_options *options, const struct bench_plan *p
     return exit_status;
 }
 
+/* As many jobs as it should do in ten seconds: the less time passes after the speed was measured, the less the machine has changed. */
+static hf_status run_planned(const struct bench_options *options, const struct bench_plan *plan, struct bench_result *out, hf_error *err)
+{
+    struct bench_options these = *options;
+    if (these.jobs == 0 && these.rate <= 0)
+        these.jobs = bench_jobs_at(plan->model.jobs_per_second * (double)plan->processes);
+    return bench_run(&these, out, err);
+}
+
 static int hold_against(const struct bench_options *options, const struct bench_plan *plan)
 {
     struct bench_result result = {.crash_ms = -1};
     hf_error err = {.status = HF_OK};
-    hf_status status = bench_run(options, &result, &err);
+    hf_status status = run_planned(options, plan, &result, &err);
     int exit_status = status == HF_OK ? judge(options, plan, &result) : hf__command_fail(&err);
     bench_result_free(&result);
     return exit_status;

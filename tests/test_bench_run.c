@@ -215,8 +215,8 @@ static void accounting(void)
     bench_distribution_free(&options.handler);
 }
 
-/* Eight jobs in four seconds, for which connections were out for two. */
-static void check_steady(struct bench_mark mark, double jobs_per_second, double seconds_per_job)
+/* Eight jobs in four seconds, for which connections were out for two and held for one. */
+static void check_steady(struct bench_mark from, struct bench_mark to, struct bench_steady expected)
 {
     struct bench_options options = options_of("sqlite:none", HF_LEASE, "0");
     struct bench_result result = {.left = 0};
@@ -227,28 +227,35 @@ static void check_steady(struct bench_mark mark, double jobs_per_second, double 
         bench_tally_settled(tally, seq, HF_ACK, HF_OK);
     }
     tally->parts[0].begin_ns = INT64_C(1000000000);
-    tally->parts[0].mark = mark;
-    tally->parts[0].n_purposes = 1;
-    tally->parts[0].purposes[0] = (struct bench_part_purpose){.name = "claim", .seconds = 2};
+    tally->parts[0].steady_from = from;
+    tally->parts[0].steady_to = to;
+    tally->parts[0].n_purposes = 2;
+    tally->parts[0].purposes[0] = (struct bench_part_purpose){.name = "claim", .seconds = 1};
+    tally->parts[0].purposes[1] = (struct bench_part_purpose){.name = "row_lock", .seconds = 1};
     atomic_store(&tally->last_ns, INT64_C(5000000000));
     bench_collect(&options, tally, 8, &result);
-    CU_ASSERT_DOUBLE_EQUAL(result.steady_jobs_per_second, jobs_per_second, 1e-9);
-    CU_ASSERT_DOUBLE_EQUAL(result.steady_seconds_per_job, seconds_per_job, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(result.steady.jobs_per_second, expected.jobs_per_second, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(result.steady.seconds_per_job, expected.seconds_per_job, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(result.steady.held_mean, expected.held_mean, 1e-9);
     bench_tally_free(tally);
     bench_result_free(&result);
     bench_distribution_free(&options.handler);
 }
 
-/* What is measured once the first jobs are done; of a run that was over too soon, the whole. */
+/* What is measured between the first jobs and the last ones; of a run that was over too soon, the whole. */
 static void steady(void)
 {
-    check_steady((struct bench_mark){.at_ns = 0}, 8 / 4.0, 2 / 8.0);
-    check_steady((struct bench_mark){.at_ns = INT64_C(3000000000), .done = 2, .seconds = 1.4}, 6 / 2.0, 0.6 / 6);
+    struct bench_mark none = {.at_ns = 0}, from = {.at_ns = INT64_C(2000000000), .done = 2, .seconds = 0.5, .held_seconds = 0.2};
+    struct bench_mark to = {.at_ns = INT64_C(4000000000), .done = 7, .seconds = 1.4, .held_seconds = 0.8};
+    struct bench_steady whole = {8 / 4.0, 2 / 8.0, 1 / 4.0};
+    check_steady(none, none, whole);
+    check_steady(from, none, whole);
+    check_steady(from, from, whole);
+    check_steady(from, to, (struct bench_steady){5 / 2.0, 0.9 / 5, 0.6 / 2});
     struct bench_options options = options_of(hf_test_postgres_url(), HF_ROW_LOCK, "10");
-    options.warm_up = 40;
     struct bench_result result = run(&options);
-    CU_ASSERT(result.steady_jobs_per_second > 0 && result.steady_seconds_per_job > 0);
-    CU_ASSERT(result.steady_jobs_per_second != result.jobs_per_second);
+    CU_ASSERT(result.steady.jobs_per_second > 0 && result.steady.seconds_per_job > 0);
+    CU_ASSERT(result.steady.jobs_per_second != result.jobs_per_second);
     bench_result_free(&result);
 }
 
