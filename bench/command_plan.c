@@ -23,8 +23,8 @@ static hf_status given_speed(double claim_ms, double settle_ms, struct bench_spe
     *out = calloc(*n, sizeof **out);
     if (!*out)
         return hf__fail_memory(err);
-    (*out)[0] = (struct bench_speed){1, each};
-    (*out)[1] = (struct bench_speed){most, each * most};
+    (*out)[0] = (struct bench_speed){.n = 1, .jobs_per_second = each};
+    (*out)[1] = (struct bench_speed){.n = most, .jobs_per_second = each * most};
     return HF_OK;
 }
 

@@ -57,20 +57,30 @@ static struct law law_of(size_t most, double (*ratio)(size_t n, const void *ctx)
 
 /* ---- the speed of the database ---- */
 
-/* Jobs a millisecond with n in the database: between two measurements on the straight line that joins them; below the first, where there
- * is less than one delivery, in proportion. */
-static double speed_at(const struct bench_model_input *input, double n)
+/* With n in the database: between two measurements on the straight line that joins them, beyond the last as there. */
+static struct bench_speed measured_at(const struct bench_model_input *input, double n)
 {
     const struct bench_speed *at = input->speed;
     size_t i = 0;
     while (i < input->n_speed && at[i].n < n)
         i++;
-    if (i == input->n_speed)
-        return at[i - 1].jobs_per_second / 1000;
-    if (i == 0)
-        return at[0].jobs_per_second / 1000 * (n / at[0].n);
-    double share = (n - at[i - 1].n) / (at[i].n - at[i - 1].n);
-    return (at[i - 1].jobs_per_second + share * (at[i].jobs_per_second - at[i - 1].jobs_per_second)) / 1000;
+    if (i == 0 || i == input->n_speed)
+        return at[i == 0 ? 0 : i - 1];
+    const struct bench_speed *low = &at[i - 1], *high = &at[i];
+    double share = (n - low->n) / (high->n - low->n);
+    return (struct bench_speed){n, low->jobs_per_second + share * (high->jobs_per_second - low->jobs_per_second),
+                                low->late_ms + share * (high->late_ms - low->late_ms)};
+}
+
+/* Jobs a millisecond; below the first measurement, where there is less than one delivery, in proportion. */
+static double speed_at(const struct bench_model_input *input, double n)
+{
+    return measured_at(input, n).jobs_per_second / 1000 * fmin(n / input->speed[0].n, 1);
+}
+
+static double handler_ms_at(const struct bench_model_input *input, double n)
+{
+    return input->handler_ms + measured_at(input, n).late_ms;
 }
 
 static double best_speed(const struct bench_model_input *input)
@@ -91,7 +101,7 @@ static double best_speed(const struct bench_model_input *input)
 struct closed {
     const struct bench_model_input *input;
     size_t customers;
-    double per_ms, in_database;
+    double per_ms, in_database, in_handler;
     size_t in_handler_p99;
 };
 
@@ -100,11 +110,15 @@ static double smaller(size_t a, size_t b)
     return (double)(a < b ? a : b);
 }
 
+static double running(const struct closed *closed, size_t in_database)
+{
+    return smaller(closed->customers - in_database, closed->input->workers);
+}
+
 static double into_database(size_t n, const void *ctx)
 {
     const struct closed *closed = ctx;
-    double running = smaller(closed->customers - n, closed->input->workers);
-    return running / closed->input->handler_ms / speed_at(closed->input, (double)n + 1);
+    return running(closed, n) / handler_ms_at(closed->input, (double)n) / speed_at(closed->input, (double)n + 1);
 }
 
 /* The most that run for 99 % of the time, from below: with at most `n` in the database for at most 1 % of it, no more than
@@ -122,9 +136,12 @@ static void solve_law(struct closed *closed)
 {
     struct law law = law_of(closed->customers, into_database, closed);
     struct place at = first_of(&law);
-    while (step(&law, &at)) {
-        closed->per_ms += exp(at.log_p) * speed_at(closed->input, (double)at.n);
-        closed->in_database += exp(at.log_p) * (double)at.n;
+    bool more = true;
+    for (; more; more = step(&law, &at)) {
+        double p = exp(at.log_p);
+        closed->per_ms += p * speed_at(closed->input, (double)at.n);
+        closed->in_database += p * (double)at.n;
+        closed->in_handler += p * running(closed, at.n);
     }
     closed->in_handler_p99 = (size_t)smaller(outside_p99(&law), closed->input->workers);
 }
@@ -145,14 +162,13 @@ static struct closed solve_closed(const struct bench_model_input *input, size_t 
 static struct bench_model full_table(const struct bench_model_input *input)
 {
     struct closed closed = solve_closed(input, input->workers + input->ahead);
-    double running = closed.per_ms * input->handler_ms; /* Little's law */
     return (struct bench_model){
         .stable = true,
         .jobs_per_second = closed.per_ms * 1000,
-        .in_handler_mean = running,
+        .in_handler_mean = closed.in_handler,
         .in_handler_p99 = closed.in_handler_p99,
         .in_database_mean = closed.in_database,
-        .worker_utilisation = running / (double)input->workers,
+        .worker_utilisation = closed.in_handler / (double)input->workers,
         .database_utilisation = fmin(1, closed.per_ms / best_speed(input)),
     };
 }
@@ -175,23 +191,20 @@ struct open {
     const struct bench_model_input *input;
     double per_ms;      /* arrivals */
     double database_ms; /* between claim and settle, outside the handler */
-    double service_ms;  /* that a worker is occupied with one job */
-    double load;        /* workers that are busy, on average */
-    double late;        /* share of the jobs that wait for a worker */
+    double handler_ms;
+    double service_ms; /* that a worker is occupied with one job */
+    double load;       /* workers that are busy, on average */
+    double late;       /* share of the jobs that wait for a worker */
 };
 
-/* The time in the database when n workers go round (Little's law over the closed network). */
-static double database_ms(const struct bench_model_input *input, size_t n)
+/* The times in the database and in the handler when n workers go round (Little's law over the closed network); for a number between two
+ * whole ones on the line that joins them. */
+static void put_times(struct open *open, double n)
 {
-    struct closed closed = solve_closed(input, n);
-    return closed.in_database / closed.per_ms;
-}
-
-/* For a number of workers between two whole ones. */
-static double database_ms_at(const struct bench_model_input *input, double n)
-{
-    double whole = floor(n), low = database_ms(input, (size_t)whole);
-    return n > whole ? low + (n - whole) * (database_ms(input, (size_t)whole + 1) - low) : low;
+    double whole = floor(n), share = n - whole;
+    struct closed low = solve_closed(open->input, (size_t)whole), high = solve_closed(open->input, (size_t)ceil(n));
+    open->database_ms = (1 - share) * low.in_database / low.per_ms + share * high.in_database / high.per_ms;
+    open->handler_ms = (1 - share) * low.in_handler / low.per_ms + share * high.in_handler / high.per_ms;
 }
 
 /* How long the database takes depends on how many are at work, and that on how long it takes. A job that arrives finds `load` others, and
@@ -205,8 +218,8 @@ static void settle_load(struct open *open)
     double apart = input->ahead > 0 ? 0 : 1; /* what is claimed ahead occupies no worker in the database */
     for (int i = 0; i < MOST_STEPS && fabs(open->load - before) > 1e-9 * workers; i++) {
         before = open->load;
-        open->database_ms = database_ms_at(input, fmin(workers, open->load + 1));
-        open->service_ms = input->handler_ms + apart * open->database_ms;
+        put_times(open, fmin(workers, open->load + 1));
+        open->service_ms = open->handler_ms + apart * open->database_ms;
         open->load = open->per_ms * open->service_ms;
         if (open->load > workers)
             break;
@@ -233,7 +246,7 @@ static bool overloaded(const struct open *open, const struct bench_model *full)
  * as exponential. The wait of those who wait has an exponential tail, as in M/M/N. */
 static void put_wait(const struct open *open, struct bench_model *model)
 {
-    double apart = open->service_ms - open->input->handler_ms, handler = open->input->handler_ms;
+    double apart = open->service_ms - open->handler_ms, handler = open->handler_ms;
     double square = open->service_ms * open->service_ms;
     double scv = square > 0 ? (handler * handler * open->input->handler_scv + apart * apart) / square : 0;
     double waited = open->service_ms / ((double)open->input->workers - open->load) * (1 + scv) / 2;
@@ -270,7 +283,7 @@ static double share_within(const struct law *busy, double q, size_t m)
 static size_t in_handler_p99(const struct open *open)
 {
     struct law busy = law_of(open->input->workers, into_work, open);
-    double q = open->service_ms > 0 ? open->input->handler_ms / open->service_ms : 0;
+    double q = open->service_ms > 0 ? open->handler_ms / open->service_ms : 0;
     size_t low = 0, high = open->input->workers;
     while (low < high && q > 0) {
         size_t middle = low + (high - low) / 2;
@@ -290,14 +303,14 @@ static struct bench_model arriving(const struct bench_model_input *input)
         full.stable = false;
         return full;
     }
-    double running = open.per_ms * input->handler_ms;
+    double in_handler = open.per_ms * open.handler_ms;
     struct bench_model model = {
         .stable = true,
         .jobs_per_second = input->arrivals_per_second,
-        .in_handler_mean = running,
+        .in_handler_mean = in_handler,
         .in_handler_p99 = in_handler_p99(&open),
         .in_database_mean = open.per_ms * open.database_ms,
-        .worker_utilisation = running / (double)input->workers,
+        .worker_utilisation = in_handler / (double)input->workers,
         .database_utilisation = fmin(1, open.per_ms / best_speed(input)),
     };
     put_wait(&open, &model);

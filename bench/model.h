@@ -10,6 +10,7 @@
 /* Jobs that the database claims and settles in a second while n deliveries are in its hands (and not in a handler's). */
 struct bench_speed {
     double n, jobs_per_second;
+    double late_ms; /* that a handler takes longer meanwhile: a busy machine wakes it late */
 };
 
 struct bench_model_input {

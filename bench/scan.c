@@ -49,7 +49,7 @@ static int compare_x(const void *a, const void *b)
 
 static hf_status least_pool(const struct bench_options *options, size_t *out, hf_error *err)
 {
-    struct bench_speed any = {1, 1};
+    struct bench_speed any = {.n = 1, .jobs_per_second = 1};
     struct bench_plan plan = {.advice = NULL};
     hf_status status = bench_plan_of(options, &any, 1, &plan, err);
     *out = plan.pool_minimum > 0 ? plan.pool_minimum : 1;

@@ -2,7 +2,7 @@
  *
  * A database that is asked without a break answers faster than one that is asked now and then: commits share a flush, and nothing falls
  * asleep. So where handlers take time, those of these runs pause as well, though not for long. The ledger says how long a connection
- * claimed and settled for each job: R, the time in the database, connecting left out. A delivery finds 1 + (W - 1) R / (P + R) of them
+ * claimed and settled for each job: R, the time in the database. A delivery finds 1 + (W - 1) R / (P + R) of them
  * there, itself included (the arrival theorem; W workers, pauses of P), and the speed at that number n is n / R. Counted is the steady
  * part. A lease's workers wait neither for a claim nor for a settle, so there it is the throughput with W of them and without pauses. */
 #include <math.h>
@@ -41,20 +41,36 @@ static double jobs_in_one(const struct bench_options *options)
     return options->batch > 1 && options->strategy != HF_LEASE ? (double)options->batch : 1;
 }
 
-/* Milliseconds that a connection was out for each job; less those of the handler, where it was held meanwhile. */
-static double inside_of(const struct bench_options *options, const struct bench_result *result)
+/* Milliseconds for each job that a connection was held while the handler ran. */
+static double held_ms(const struct bench_result *result)
 {
-    double held = result->held_mean > 0 ? pause_of(options) : 0, out = 1000 * result->steady.seconds_per_job;
-    return fmax(out - held, out / 1000) * jobs_in_one(options);
+    return result->steady.jobs_per_second > 0 ? 1000 * result->steady.held_mean / result->steady.jobs_per_second : 0;
+}
+
+/* A handler that sleeps is woken late by a machine that is busy. Only where a connection is held meanwhile does that matter, and is seen.
+ */
+static double late_ms(const struct bench_options *options, const struct bench_result *result)
+{
+    bool row_each = options->strategy == HF_ADVISORY_LOCK && options->batch > 1; /* each is held for as long as the batch is */
+    double held = held_ms(result) / (row_each ? (double)options->batch : 1), pause = pause_of(options);
+    return pause > 0 ? fmax(held - pause, 0) : 0;
+}
+
+/* Milliseconds that a connection was out for each job, and not held. */
+static double inside_ms(const struct bench_options *options, const struct bench_result *result)
+{
+    double out = 1000 * result->steady.seconds_per_job;
+    return fmax(out - held_ms(result), out / 1000) * jobs_in_one(options);
 }
 
 static struct bench_speed speed_of(const struct bench_options *options, const struct bench_result *result)
 {
     double workers = (double)result->workers, batch = jobs_in_one(options);
     if (options->strategy == HF_LEASE)
-        return (struct bench_speed){workers, result->steady.jobs_per_second};
-    double inside = inside_of(options, result), n = 1 + (workers - 1) * inside / (inside + pause_of(options) * batch);
-    return (struct bench_speed){n, 1000 * n * batch / inside};
+        return (struct bench_speed){.n = workers, .jobs_per_second = result->steady.jobs_per_second};
+    double inside = inside_ms(options, result), late = late_ms(options, result);
+    double n = 1 + (workers - 1) * inside / (inside + (pause_of(options) + late) * batch);
+    return (struct bench_speed){n, 1000 * n * batch / inside, late};
 }
 
 /* *jobs_per_second: how fast it went last time, and how fast this time. */

@@ -38,7 +38,7 @@ static size_t sizes_between(size_t least, size_t most, struct bench_point *out)
 
 static hf_status list_sizes(const struct bench_options *options, struct sweep *sweep, hf_error *err)
 {
-    struct bench_speed any = {1, 1};
+    struct bench_speed any = {.n = 1, .jobs_per_second = 1};
     struct bench_plan plan = {.advice = NULL};
     hf_status status = bench_plan_of(options, &any, 1, &plan, err);
     if (status != HF_OK)

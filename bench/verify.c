@@ -82,7 +82,7 @@ static int hold_against(const struct bench_options *options, const struct bench_
 /* The workers that the pool lets run at once: what more there are tells nothing of the database. */
 static hf_status count_workers(const struct bench_options *options, size_t *out, hf_error *err)
 {
-    struct bench_speed any = {1, 1};
+    struct bench_speed any = {.n = 1, .jobs_per_second = 1};
     struct bench_plan plan = {.advice = NULL};
     hf_status status = bench_plan_of(options, &any, 1, &plan, err);
     *out = plan.workers_at_once;
