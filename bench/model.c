@@ -69,7 +69,7 @@ static struct bench_speed measured_at(const struct bench_model_input *input, dou
     const struct bench_speed *low = &at[i - 1], *high = &at[i];
     double share = (n - low->n) / (high->n - low->n);
     return (struct bench_speed){n, low->jobs_per_second + share * (high->jobs_per_second - low->jobs_per_second),
-                                low->late_ms + share * (high->late_ms - low->late_ms)};
+                                low->late_ms + share * (high->late_ms - low->late_ms), low->spread + share * (high->spread - low->spread)};
 }
 
 /* Jobs a millisecond; below the first measurement, where there is less than one delivery, in proportion. */
@@ -101,7 +101,7 @@ static double best_speed(const struct bench_model_input *input)
 struct closed {
     const struct bench_model_input *input;
     size_t customers;
-    double per_ms, in_database, in_handler;
+    double per_ms, in_database, in_handler, in_handler_square;
     size_t in_handler_p99;
 };
 
@@ -142,6 +142,7 @@ static void solve_law(struct closed *closed)
         closed->per_ms += p * speed_at(closed->input, (double)at.n);
         closed->in_database += p * (double)at.n;
         closed->in_handler += p * running(closed, at.n);
+        closed->in_handler_square += p * running(closed, at.n) * running(closed, at.n);
     }
     closed->in_handler_p99 = (size_t)smaller(outside_p99(&law), closed->input->workers);
 }
@@ -159,6 +160,13 @@ static struct closed solve_closed(const struct bench_model_input *input, size_t 
     return closed;
 }
 
+/* A p99 by the law, as far from the mean as what was measured is wider. */
+static size_t widened(const struct bench_model_input *input, double in_database, double mean, size_t p99)
+{
+    double spread = measured_at(input, in_database).spread;
+    return spread > 1 ? (size_t)fmin(round(mean + ((double)p99 - mean) * spread), (double)input->workers) : p99;
+}
+
 static struct bench_model full_table(const struct bench_model_input *input)
 {
     struct closed closed = solve_closed(input, input->workers + input->ahead);
@@ -166,7 +174,8 @@ static struct bench_model full_table(const struct bench_model_input *input)
         .stable = true,
         .jobs_per_second = closed.per_ms * 1000,
         .in_handler_mean = closed.in_handler,
-        .in_handler_p99 = closed.in_handler_p99,
+        .in_handler_variance = fmax(closed.in_handler_square - closed.in_handler * closed.in_handler, 0),
+        .in_handler_p99 = widened(input, closed.in_database, closed.in_handler, closed.in_handler_p99),
         .in_database_mean = closed.in_database,
         .worker_utilisation = closed.in_handler / (double)input->workers,
         .database_utilisation = fmin(1, closed.per_ms / best_speed(input)),
@@ -308,7 +317,7 @@ static struct bench_model arriving(const struct bench_model_input *input)
         .stable = true,
         .jobs_per_second = input->arrivals_per_second,
         .in_handler_mean = in_handler,
-        .in_handler_p99 = in_handler_p99(&open),
+        .in_handler_p99 = widened(input, open.per_ms * open.database_ms, in_handler, in_handler_p99(&open)),
         .in_database_mean = open.per_ms * open.database_ms,
         .worker_utilisation = in_handler / (double)input->workers,
         .database_utilisation = fmin(1, open.per_ms / best_speed(input)),

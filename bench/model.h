@@ -11,6 +11,8 @@
 struct bench_speed {
     double n, jobs_per_second;
     double late_ms; /* that a handler takes longer meanwhile: a busy machine wakes it late */
+    double spread;  /* how much wider than by the model's law the number in handlers spreads: commits that share a flush end together, and
+                       handlers of one length keep it so. Standard deviations; less than 1 counts as 1 */
 };
 
 struct bench_model_input {
@@ -26,6 +28,7 @@ struct bench_model {
     bool stable; /* false: jobs arrive faster than they can be done; then the figures are those of a full table */
     double jobs_per_second;
     double in_handler_mean;      /* deliveries whose handler runs: Little's law */
+    double in_handler_variance;  /* by the law; of a full table only */
     size_t in_handler_p99;       /* the number that is not exceeded for 99 % of the time */
     double in_database_mean;     /* deliveries between claim and settle, outside the handler */
     double worker_utilisation;   /* share of the workers' time spent in handlers */

@@ -193,7 +193,7 @@ static hf_status fill_batches(const struct bench_options *options, const struct 
         return hf__fail_memory(err);
     for (size_t i = 0; i < n_speed; i++)
         batches[i] = (struct bench_speed){speed[i].n, fmax(speed[i].jobs_per_second, 1e-6) / jobs_in_one(options),
-                                          speed[i].late_ms * jobs_in_one(options)};
+                                          speed[i].late_ms * jobs_in_one(options), speed[i].spread};
     hf_status status = fill(options, batches, n_speed, plan, err);
     free(batches);
     return status;

@@ -12,11 +12,11 @@
 #include "bench/run.h"
 #include "pool/error.h"
 
-#define SECONDS_EACH 0.5
+#define SECONDS_EACH 1.0
 #define PAUSE_MOST_MS 5
 enum { FIRST_JOBS = 100, MOST_JOBS = 20000, JOBS_EACH = 8, START_EACH = 32, ROUNDS = 3 };
 
-/* Jobs of less than a second, as fast as they went last time. */
+/* Jobs for so many seconds, as fast as they went last time. */
 static size_t jobs_at(double jobs_per_second, size_t workers)
 {
     double jobs = jobs_per_second * SECONDS_EACH, least = (double)workers * JOBS_EACH;
@@ -47,12 +47,17 @@ static double held_ms(const struct bench_result *result)
     return result->steady.jobs_per_second > 0 ? 1000 * result->steady.held_mean / result->steady.jobs_per_second : 0;
 }
 
+/* Under advisory lock each row of a batch has its own connection, for as long as the batch is handled. */
+static double held_by_worker(const struct bench_options *options)
+{
+    return options->batch > 1 && options->strategy == HF_ADVISORY_LOCK ? (double)options->batch : 1;
+}
+
 /* A handler that sleeps is woken late by a machine that is busy. Only where a connection is held meanwhile does that matter, and is seen.
  */
 static double late_ms(const struct bench_options *options, const struct bench_result *result)
 {
-    bool row_each = options->strategy == HF_ADVISORY_LOCK && options->batch > 1; /* each is held for as long as the batch is */
-    double held = held_ms(result) / (row_each ? (double)options->batch : 1), pause = pause_of(options);
+    double held = held_ms(result) / held_by_worker(options), pause = pause_of(options);
     return pause > 0 ? fmax(held - pause, 0) : 0;
 }
 
@@ -70,29 +75,43 @@ static struct bench_speed speed_of(const struct bench_options *options, const st
         return (struct bench_speed){.n = workers, .jobs_per_second = result->steady.jobs_per_second};
     double inside = inside_ms(options, result), late = late_ms(options, result);
     double n = 1 + (workers - 1) * inside / (inside + (pause_of(options) + late) * batch);
-    return (struct bench_speed){n, 1000 * n * batch / inside, late};
+    return (struct bench_speed){.n = n, .jobs_per_second = 1000 * n * batch / inside, .late_ms = late};
 }
 
-/* *jobs_per_second: how fast it went last time, and how fast this time. */
-static hf_status measure(const struct bench_options *options, size_t workers, double *jobs_per_second, struct bench_speed *speed,
-                         hf_error *err)
+/* Like this run, but of so many workers, whose handlers pause. `pause` is the text of that, and the caller's. */
+static struct bench_options pausing(const struct bench_options *options, size_t workers, char *pause)
 {
-    char pause[] = "pause";
     struct bench_options these = *options;
-    struct bench_result result = {.crash_ms = -1};
     these.workers = workers;
     these.processes = 1;
-    these.jobs = bench_rows_at_once(&these) * START_EACH + jobs_at(*jobs_per_second, workers);
     these.rate = 0;
     these.fail = 0;
     these.raw = false;
     these.handler = (struct bench_distribution){.law = law_of(options), .a_ms = pause_of(options), .text = pause};
+    return these;
+}
+
+/* A number of workers. */
+struct size {
+    size_t workers;
+    double jobs_per_second; /* of its last run; 0: none yet */
+    double variance;        /* of the number of workers in handlers, mean of the rounds */
+    struct bench_speed rounds[ROUNDS];
+};
+
+static hf_status measure(const struct bench_options *options, struct size *size, struct bench_speed *speed, hf_error *err)
+{
+    char pause[] = "pause";
+    struct bench_options these = pausing(options, size->workers, pause);
+    struct bench_result result = {.crash_ms = -1};
+    these.jobs = bench_rows_at_once(&these) * START_EACH + jobs_at(size->jobs_per_second, size->workers);
     hf_status status = bench_run(&these, &result, err);
     if (status == HF_OK && (result.steady.jobs_per_second <= 0 || result.steady.seconds_per_job <= 0))
         status = hf__fail(err, HF_DATABASE, "the speed of the database could not be measured: no job was done");
     if (status == HF_OK)
         *speed = speed_of(options, &result);
-    *jobs_per_second = result.steady.jobs_per_second;
+    size->jobs_per_second = result.steady.jobs_per_second;
+    size->variance += result.steady.held_variance / (held_by_worker(options) * held_by_worker(options)) / ROUNDS;
     bench_result_free(&result);
     return status;
 }
@@ -111,21 +130,26 @@ static size_t count_sizes(size_t most)
     return n;
 }
 
-struct size {
-    double rate; /* jobs/s of its last run; 0: none yet */
-    struct bench_speed rounds[ROUNDS];
-};
-
-static hf_status measure_round(const struct bench_options *options, size_t round, struct size *sizes, size_t most, hf_error *err)
+/* Rounds over all sizes, so that a disturbance of some seconds does not meet all that is measured of one. */
+static hf_status measure_all(const struct bench_options *options, struct size *sizes, size_t n, hf_error *err)
 {
     hf_status status = HF_OK;
-    for (size_t at = 1, i = 0; status == HF_OK; at = next_workers(at, most), i++) {
-        if (sizes[i].rate <= 0 && i > 0)
-            sizes[i].rate = sizes[i - 1].rate;
-        status = measure(options, at, &sizes[i].rate, &sizes[i].rounds[round], err);
-        if (at == most)
-            break;
-    }
+    for (size_t round = 0; round < ROUNDS; round++)
+        for (size_t i = 0; i < n && status == HF_OK; i++) {
+            if (sizes[i].jobs_per_second <= 0 && i > 0)
+                sizes[i].jobs_per_second = sizes[i - 1].jobs_per_second;
+            status = measure(options, &sizes[i], &sizes[i].rounds[round], err);
+        }
+    return status;
+}
+
+/* How many jobs such a run has: as fast as the first one went. */
+static hf_status warm_up(const struct bench_options *options, struct size *sizes, hf_error *err)
+{
+    struct bench_speed speed;
+    struct size one = {.workers = 1};
+    hf_status status = measure(options, &one, &speed, err);
+    sizes[0].jobs_per_second = one.jobs_per_second;
     return status;
 }
 
@@ -135,26 +159,48 @@ static int by_speed(const void *a, const void *b)
     return (left->jobs_per_second > right->jobs_per_second) - (left->jobs_per_second < right->jobs_per_second);
 }
 
-/* The middle one of each size's rounds. Where by chance a size has fewer in the database than a smaller one, the larger is believed. */
+/* The middle one of each size's rounds. Where by chance a size has fewer in the database than a smaller one, the larger is believed, and
+ * the smaller is left out of `sizes`, too. */
 static size_t gather(struct size *sizes, size_t n_sizes, struct bench_speed *out)
 {
     size_t n = 0;
     for (size_t i = 0; i < n_sizes; i++) {
         qsort(sizes[i].rounds, ROUNDS, sizeof *sizes[i].rounds, by_speed);
-        n -= n > 0 && sizes[i].rounds[ROUNDS / 2].n <= out[n - 1].n;
-        out[n++] = sizes[i].rounds[ROUNDS / 2];
+        const struct bench_speed *middle = &sizes[i].rounds[ROUNDS / 2];
+        n -= n > 0 && middle->n <= out[n - 1].n;
+        out[n] = *middle;
+        sizes[n++] = sizes[i];
     }
     return n;
 }
 
-/* Rounds over all sizes, so that a disturbance of some seconds does not meet all that is measured of one. */
-static hf_status measure_all(const struct bench_options *options, struct size *sizes, size_t most, hf_error *err)
+/* What was measured of each size over what the law says of it, now that the law knows the speed. */
+static hf_status put_spread(const struct bench_options *options, const struct size *sizes, struct bench_speed *speed, size_t n,
+                            hf_error *err)
 {
-    struct bench_speed warm;
-    hf_status status = measure(options, 1, &sizes[0].rate, &warm, err); /* and says how many jobs such a run has */
-    for (size_t i = 0; i < ROUNDS && status == HF_OK; i++)
-        status = measure_round(options, i, sizes, most, err);
+    char pause[] = "pause";
+    hf_status status = HF_OK;
+    for (size_t i = 0; i < n && status == HF_OK && pause_of(options) > 0; i++) {
+        struct bench_options these = pausing(options, sizes[i].workers, pause);
+        struct bench_plan plan = {.advice = NULL};
+        status = bench_plan_of(&these, speed, n, &plan, err);
+        double by_law = plan.model.in_handler_variance;
+        speed[i].spread = by_law > 0 ? sqrt(sizes[i].variance / by_law) : 1;
+        bench_plan_free(&plan);
+    }
     return status;
+}
+
+static hf_status measure_speed(const struct bench_options *options, struct size *sizes, size_t n_sizes, struct bench_speed *out, size_t *n,
+                               hf_error *err)
+{
+    hf_status status = warm_up(options, sizes, err);
+    if (status == HF_OK)
+        status = measure_all(options, sizes, n_sizes, err);
+    if (status != HF_OK)
+        return status;
+    *n = gather(sizes, n_sizes, out);
+    return put_spread(options, sizes, out, *n, err);
 }
 
 hf_status bench_speed_measure(const struct bench_options *options, size_t workers, struct bench_speed **out, size_t *n, hf_error *err)
@@ -162,15 +208,15 @@ hf_status bench_speed_measure(const struct bench_options *options, size_t worker
     size_t most = workers ? workers : 1, n_sizes = count_sizes(most);
     struct size *sizes = calloc(n_sizes, sizeof *sizes);
     struct bench_speed *speed = calloc(n_sizes, sizeof *speed);
-    hf_status status = HF_NO_MEMORY;
+    hf_status status = HF_OK;
     *n = 0;
+    for (size_t i = 0, at = 1; sizes && i < n_sizes; i++, at = next_workers(at, most))
+        sizes[i].workers = at;
     if (sizes && speed)
-        status = measure_all(options, sizes, most, err);
+        status = measure_speed(options, sizes, n_sizes, speed, n, err);
     else
-        (void)hf__fail_memory(err);
-    if (sizes && speed && status == HF_OK)
-        *n = gather(sizes, n_sizes, speed);
-    else
+        status = hf__fail_memory(err);
+    if (status != HF_OK)
         free(speed);
     *out = status == HF_OK ? speed : NULL;
     free(sizes);

@@ -14,7 +14,7 @@ static bool near_by(double a, double b, double share)
 /* Claims and settles that do not hinder each other: mu(n) = n / S. */
 static struct bench_model linear(size_t workers, double handler_ms, double database_ms)
 {
-    const struct bench_speed speed[] = {{1, 1000 / database_ms, 0}, {1e6, 1e9 / database_ms, 0}};
+    const struct bench_speed speed[] = {{1, 1000 / database_ms, 0, 0}, {1e6, 1e9 / database_ms, 0, 0}};
     struct bench_model_input input = {.workers = workers, .handler_ms = handler_ms, .speed = speed, .n_speed = 2};
     return bench_model_of(&input);
 }
@@ -44,7 +44,7 @@ static void binomial(void)
 /* One database that does one thing at a time: M/M/1//N, whose utilisation is 1 - 1 / sum N! / (N-n)! r^n. N = 3, r = 1/2: 1 - 1 / 4.75. */
 static void one_at_a_time(void)
 {
-    const struct bench_speed speed[] = {{1, 1000, 0}};
+    const struct bench_speed speed[] = {{1, 1000, 0, 0}};
     struct bench_model_input input = {.workers = 3, .handler_ms = 2, .speed = speed, .n_speed = 1};
     struct bench_model model = bench_model_of(&input);
     NEAR(model.jobs_per_second, 1000 * (1 - 1 / 4.75), 1e-9);
@@ -53,7 +53,7 @@ static void one_at_a_time(void)
 
 static void no_handler(void)
 {
-    const struct bench_speed speed[] = {{1, 1000, 0}, {2, 1800, 0}, {4, 2000, 0}};
+    const struct bench_speed speed[] = {{1, 1000, 0, 0}, {2, 1800, 0, 0}, {4, 2000, 0, 0}};
     struct bench_model_input input = {.workers = 3, .speed = speed, .n_speed = 3};
     struct bench_model model = bench_model_of(&input);
     NEAR(model.jobs_per_second, 1900, 1e-9);
@@ -65,7 +65,7 @@ static void no_handler(void)
 /* What is claimed ahead keeps the workers busy. */
 static void ahead(void)
 {
-    const struct bench_speed speed[] = {{1, 1000, 0}, {64, 64000, 0}};
+    const struct bench_speed speed[] = {{1, 1000, 0, 0}, {64, 64000, 0, 0}};
     struct bench_model_input input = {.workers = 4, .ahead = 8, .handler_ms = 2, .speed = speed, .n_speed = 2};
     NEAR(bench_model_of(&input).worker_utilisation, 1, 0.01);
     input.ahead = 0;
@@ -74,7 +74,7 @@ static void ahead(void)
 
 static struct bench_model arriving(size_t workers, double rate, double handler_ms, double scv)
 {
-    const struct bench_speed speed[] = {{1, 1e9, 0}, {1e6, 1e15, 0}};
+    const struct bench_speed speed[] = {{1, 1e9, 0, 0}, {1e6, 1e15, 0, 0}};
     struct bench_model_input input = {
         .workers = workers, .handler_ms = handler_ms, .handler_scv = scv, .arrivals_per_second = rate, .speed = speed, .n_speed = 2};
     return bench_model_of(&input);
@@ -121,7 +121,7 @@ static double textbook_c(size_t servers, double load)
 
 static void enough_workers(void)
 {
-    const struct bench_speed speed[] = {{1, 1e9, 0}, {1e6, 1e15, 0}};
+    const struct bench_speed speed[] = {{1, 1e9, 0, 0}, {1e6, 1e15, 0, 0}};
     static const double loads[] = {0.5, 1, 10, 40};
     for (size_t i = 0; i < 4; i++) {
         struct bench_model_input input = {.handler_ms = 10, .arrivals_per_second = loads[i] * 100, .speed = speed, .n_speed = 2};
@@ -167,7 +167,7 @@ static double simulated(size_t workers, double handler, double database, bool co
 
 static void simulation(void)
 {
-    const struct bench_speed speed[] = {{1, 1000, 0}};
+    const struct bench_speed speed[] = {{1, 1000, 0, 0}};
     static const struct {
         size_t workers;
         double handler;

@@ -5,7 +5,7 @@
 #include "tests/support.h"
 
 #define EACH_MS 1.0
-static const struct bench_speed speed[] = {{1, 1000 / EACH_MS, 0}, {1e6, 1e9 / EACH_MS, 0}};
+static const struct bench_speed speed[] = {{1, 1000 / EACH_MS, 0, 0}, {1e6, 1e9 / EACH_MS, 0, 0}};
 
 /* "postgresql://localhost" is never connected to. */
 static struct bench_options options_of(hf_strategy strategy, size_t workers, double handler_ms)
