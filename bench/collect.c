@@ -124,13 +124,11 @@ static double held_variance(const struct bench_part *part, const struct bench_ma
 static void measure_steady(const struct bench_tally *tally, struct bench_result *out)
 {
     const struct bench_mark *from = &tally->parts[0].steady_from, *to = &tally->parts[0].steady_to;
-    double processes = (double)tally->n_parts;
-    out->steady = (struct bench_steady){out->jobs_per_second, out->seconds_per_job, out->held_mean, 0};
+    out->steady = (struct bench_steady){out->jobs_per_second, out->held_mean, 0};
     if (from->at_ns == 0 || to->at_ns <= from->at_ns || to->done <= from->done)
         return;
     double jobs = (double)(to->done - from->done), seconds = (double)(to->at_ns - from->at_ns) / 1e9;
     out->steady.jobs_per_second = jobs / seconds;
-    out->steady.seconds_per_job = (to->seconds - from->seconds) * processes / jobs;
     out->steady.held_mean = (to->held_seconds - from->held_seconds) / seconds;
     out->steady.held_variance = held_variance(tally->parts, from, to);
 }

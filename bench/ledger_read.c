@@ -56,13 +56,6 @@ static void add_in_use(const char *purpose, double value, struct bench_sample *o
         out->held += (unsigned)value;
 }
 
-static void add_seconds(const char *purpose, double value, struct bench_mark *mark)
-{
-    mark->seconds += value;
-    if (bench_purpose_holds(purpose))
-        mark->held_seconds += value;
-}
-
 bool bench_ledger_sample(hf_runtime *runtime, struct bench_sample *out, struct bench_mark *mark)
 {
     char purpose[BENCH_PURPOSE_NAME];
@@ -74,8 +67,8 @@ bool bench_ledger_sample(hf_runtime *runtime, struct bench_sample *out, struct b
         const char *figure = split(stat.name, purpose);
         if (figure && strcmp(figure, "in_use") == 0)
             add_in_use(purpose, stat.value, out);
-        else if (figure && strcmp(figure, "seconds") == 0)
-            add_seconds(purpose, stat.value, mark);
+        else if (figure && strcmp(figure, "seconds") == 0 && bench_purpose_holds(purpose))
+            mark->held_seconds += stat.value;
     }
     mark->open = (size_t)number(stats, "pool.peak_open");
     hf_stats_free(stats);

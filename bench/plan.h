@@ -16,7 +16,7 @@ struct bench_plan {
     double held_per_delivery;
     double held_mean; /* connections held by deliveries in work */
     size_t held_p99, peak_in_use;
-    struct bench_model model; /* of one process */
+    struct bench_model model; /* of one process; without --rate its waits for a worker are -1: there are none to tell */
     double pool_wait_p99_ms;
     size_t processes, fleet_connections, max_connections, reserve; /* max_connections 0: not known */
     bool fits;                                                     /* true where max_connections is not known */

@@ -25,10 +25,10 @@ struct bench_part_purpose {
 
 /* How things stood at a moment of a run. */
 struct bench_mark {
-    int64_t at_ns;                /* 0: that has not come */
-    size_t done;                  /* by all processes */
-    size_t open;                  /* the most connections at once so far */
-    double seconds, held_seconds; /* that connections had been out, and held by deliveries in work */
+    int64_t at_ns;       /* 0: that has not come */
+    size_t done;         /* by all processes */
+    size_t open;         /* the most connections at once so far */
+    double held_seconds; /* that connections had been held by deliveries in work */
 };
 
 /* What one process found. Written by it alone, read when it is done. */

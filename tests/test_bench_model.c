@@ -37,6 +37,7 @@ static void binomial(void)
         struct bench_model model = linear(workers[i], 5, 2);
         NEAR(model.in_handler_mean, (double)workers[i] * 5 / 7, 1e-6);
         NEAR(model.jobs_per_second, (double)workers[i] * 1000 / 7, 1e-6);
+        NEAR(model.in_handler_variance, (double)workers[i] * 5 / 7 * 2 / 7, 1e-6);
         CU_ASSERT_EQUAL(model.in_handler_p99, binomial_p99(workers[i], 5.0 / 7));
     }
 }
@@ -49,6 +50,42 @@ static void one_at_a_time(void)
     struct bench_model model = bench_model_of(&input);
     NEAR(model.jobs_per_second, 1000 * (1 - 1 / 4.75), 1e-9);
     NEAR(model.database_utilisation, 1 - 1 / 4.75, 1e-9);
+}
+
+/* Who is woken late is in the handler for longer: 3 ms of work and 2 ms too late are 5 ms. The more are in the database, the later. */
+static void late(void)
+{
+    const struct bench_speed same[] = {{1, 500, 2, 0}, {1e6, 5e8, 2, 0}}, busy[] = {{1, 500, 0, 0}, {16, 8000, 30, 0}};
+    struct bench_model_input input = {.workers = 16, .handler_ms = 3, .speed = same, .n_speed = 2};
+    struct bench_model model = bench_model_of(&input), same_model = linear(16, 5, 2);
+    NEAR(model.jobs_per_second, same_model.jobs_per_second, 1e-9);
+    NEAR(model.in_handler_mean, same_model.in_handler_mean, 1e-9);
+    CU_ASSERT_EQUAL(model.in_handler_p99, same_model.in_handler_p99);
+    input.arrivals_per_second = 100;
+    NEAR(bench_model_of(&input).in_handler_mean, 0.5, 1e-9);
+    input.speed = busy;
+    double one = bench_model_of(&input).in_handler_mean;
+    NEAR(one, 0.3, 0.1);
+    input.arrivals_per_second = 0;
+    model = bench_model_of(&input);
+    CU_ASSERT(model.in_handler_mean / model.jobs_per_second > 1.5 * one / 100);
+}
+
+/* What was measured to spread twice as wide is held twice as far from the mean, and never by more workers than there are. */
+static void spread(void)
+{
+    const struct bench_speed speed[] = {{1, 500, 0, 2}, {1e6, 5e8, 0, 2}}, narrow[] = {{1, 500, 0, 0.5}, {1e6, 5e8, 0, 0.5}};
+    struct bench_model_input input = {.workers = 64, .handler_ms = 2, .speed = speed, .n_speed = 2};
+    CU_ASSERT_EQUAL(bench_model_of(&input).in_handler_p99, 2 * binomial_p99(64, 0.5) - 32);
+    input.handler_ms = 50;
+    CU_ASSERT_EQUAL(bench_model_of(&input).in_handler_p99, 64);
+    input.arrivals_per_second = 100;
+    CU_ASSERT(bench_model_of(&input).in_handler_p99 > 13);
+    input.speed = narrow;
+    CU_ASSERT(bench_model_of(&input).in_handler_p99 < 13);
+    input.arrivals_per_second = 0;
+    input.handler_ms = 2;
+    CU_ASSERT_EQUAL(bench_model_of(&input).in_handler_p99, binomial_p99(64, 0.5));
 }
 
 static void no_handler(void)
@@ -184,6 +221,8 @@ int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {{"binomial", binomial},
                            {"one at a time", one_at_a_time},
+                           {"late handlers", late},
+                           {"spread", spread},
                            {"no handler", no_handler},
                            {"ahead", ahead},
                            {"waits", waits},
