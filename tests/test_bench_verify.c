@@ -24,9 +24,10 @@ static bool within(double jobs_per_second, double held_per_delivery, double held
 {
     struct bench_figure figures[BENCH_FIGURES];
     struct bench_plan plan = plan_of(1000, 8, 10, 12);
-    struct bench_result result = {.jobs_per_second = jobs_per_second,
+    struct bench_result result = {.steady = {.jobs_per_second = jobs_per_second, .held_mean = held_mean},
+                                  .jobs_per_second = 1, /* the whole run, which begins and ends slowly, is not what is judged */
+                                  .held_mean = 1,
                                   .held_per_delivery = held_per_delivery,
-                                  .held_mean = held_mean,
                                   .held_p99 = held_p99,
                                   .peak_in_use = peak,
                                   .handler_ms = handler_ms};
@@ -109,7 +110,7 @@ static void check_json(struct hf_test_child *child, int code)
     CU_ASSERT_EQUAL(number(object, "limit"), 0.10);
     const json_t *jobs = json_object_get(figures, "jobs_per_second");
     CU_ASSERT_EQUAL(number(jobs, "predicted"), number(json_object_get(object, "plan"), "jobs_per_second"));
-    CU_ASSERT_EQUAL(number(jobs, "measured"), number(run, "jobs_per_second"));
+    CU_ASSERT(number(jobs, "measured") > 0.5 * number(run, "jobs_per_second"));
     CU_ASSERT_EQUAL(number(run, "jobs"), 300);
     CU_ASSERT_EQUAL(number(run, "lost"), 0);
     json_decref(object);
