@@ -337,8 +337,10 @@ static bool enough(const struct bench_model_input *input, size_t workers, double
 {
     struct bench_model_input with = *input;
     with.workers = workers;
+    with.ahead = input->ahead > 0 ? workers : 0; /* one for each */
     struct open open = open_of(&with);
-    return open.load < (double)workers && open.late <= late;
+    struct bench_model full = full_table(&with);
+    return !overloaded(&open, &full) && open.late <= late;
 }
 
 /* More workers never make it worse, so the least is found by halves, after doubling up to one that is enough. */

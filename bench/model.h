@@ -40,7 +40,8 @@ struct bench_model {
 struct bench_model bench_model_of(const struct bench_model_input *input);
 
 /* The least number of workers with which at most the share `late` of the jobs that arrive at this rate waits for one (Erlang C).
- * 0: no number up to `most` does. input->workers does not matter. */
+ * 0: no number up to `most` does. input->workers does not matter, and of input->ahead only whether there is any: then it is
+ * one for each worker. */
 size_t bench_model_workers_for(const struct bench_model_input *input, double late, size_t most);
 
 /* The p99 of the wait for one of `connections` by `askers` threads, each of which holds it for hold_ms and then does without it for

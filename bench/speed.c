@@ -152,7 +152,7 @@ static int by_speed(const void *a, const void *b)
     return (left->jobs_per_second > right->jobs_per_second) - (left->jobs_per_second < right->jobs_per_second);
 }
 
-/* The middle one of each size's rounds. Where by chance a size has fewer in the database than a smaller one, the larger is believed, and
+/* The middle one of each size's rounds. Where by chance a size has fewer in the database than smaller ones, the larger is believed, and
  * the smaller is left out of `sizes`, too. */
 static size_t gather(struct size *sizes, size_t n_sizes, struct bench_speed *out)
 {
@@ -160,7 +160,8 @@ static size_t gather(struct size *sizes, size_t n_sizes, struct bench_speed *out
     for (size_t i = 0; i < n_sizes; i++) {
         qsort(sizes[i].rounds, ROUNDS, sizeof *sizes[i].rounds, by_speed);
         const struct bench_speed *middle = &sizes[i].rounds[ROUNDS / 2];
-        n -= n > 0 && middle->n <= out[n - 1].n;
+        while (n > 0 && middle->n <= out[n - 1].n)
+            n--;
         out[n] = *middle;
         sizes[n++] = sizes[i];
     }

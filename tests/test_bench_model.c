@@ -167,6 +167,11 @@ static void enough_workers(void)
         CU_ASSERT(n == 1 || (double)n - 1 <= loads[i] || textbook_c(n - 1, loads[i]) > 0.05);
         CU_ASSERT_EQUAL(bench_model_workers_for(&input, 0.05, n - 1), 0);
     }
+    /* Claimed ahead, a job occupies a worker for its handler alone; but so few workers must not be too few to keep the database busy. */
+    const struct bench_speed each[] = {{1, 500, 0, 0}, {1e6, 5e8, 0, 0}};
+    struct bench_model_input input = {.ahead = 1, .handler_ms = 0.001, .arrivals_per_second = 3500, .speed = each, .n_speed = 2};
+    input.workers = input.ahead = bench_model_workers_for(&input, 0.05, 10000);
+    CU_ASSERT(input.workers >= 4 && bench_model_of(&input).stable);
 }
 
 /* Two ask, one connection, equal times: who asks finds it taken with probability 1/2 and waits exponentially: p99 = ln 50 holds. */
