@@ -21,14 +21,17 @@ static bool is_sqlite(const struct bench_options *options)
     return options->url && strncmp(options->url, "sqlite:", 7) == 0;
 }
 
-/* Connections that a strategy which holds one for each delivery would want of the server: a quarter of it is taken as affordable. */
+/* Connections that a strategy which holds one for each delivery would want of the server: a quarter of it is taken as affordable. The
+ * advice comes before the speed is known, so what a rate needs is found with a claim and a settle of 1 ms each. */
 static bool few_are_held(const struct bench_options *options)
 {
-    double mean = bench_distribution_mean(&options->handler);
+    static const struct bench_speed assumed[] = {{.n = 1, .jobs_per_second = 500}, {.n = 1e6, .jobs_per_second = 5e8}};
+    struct bench_options these = *options;
+    these.strategy = HF_ROW_LOCK;
+    size_t workers = bench_plan_workers(&these, assumed, sizeof assumed / sizeof *assumed);
     double processes = (double)(options->processes ? options->processes : 1);
-    double workers = options->workers ? (double)options->workers * processes : fmax(4, options->rate * mean / 1000 * 1.5);
     double most = options->max_connections ? (double)options->max_connections / 4 : FEW_CONNECTIONS;
-    return workers + processes <= most;
+    return workers > 0 && ((double)workers + 1) * processes <= most;
 }
 
 hf_strategy bench_advised(const struct bench_options *options)
@@ -123,6 +126,10 @@ static void say_room(FILE *out, size_t fit, size_t overlap)
 static void say_fleet(FILE *out, const struct bench_options *options, const struct bench_plan *plan)
 {
     fprintf(out, "The fleet wants %zu connections", plan->fleet_connections);
+    if (is_sqlite(options) && plan->max_connections == 0) {
+        fputs(": each opens the file, and SQLite sets no limit.\n", out);
+        return;
+    }
     if (plan->max_connections == 0) {
         fputs("; whether the server has them is not known (--max-connections, or name a database).\n", out);
         return;

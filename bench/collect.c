@@ -106,7 +106,7 @@ static void count_connections(const struct bench_tally *tally, struct bench_resu
 }
 
 /* Of the connections held in the samples of that time. */
-static double held_variance(const struct bench_part *part, const struct bench_mark *from, const struct bench_mark *to)
+static double held_variance(const struct bench_part *part, const struct bench_moment *from, const struct bench_moment *to)
 {
     double n = 0, sum = 0, squares = 0;
     for (size_t i = 0; i < part->n_samples; i++) {
@@ -123,7 +123,7 @@ static double held_variance(const struct bench_part *part, const struct bench_ma
 /* Of the first process: the others do the same. */
 static void measure_steady(const struct bench_tally *tally, struct bench_result *out)
 {
-    const struct bench_mark *from = &tally->parts[0].steady_from, *to = &tally->parts[0].steady_to;
+    const struct bench_moment *from = &tally->parts[0].steady_from, *to = &tally->parts[0].steady_to;
     out->steady = (struct bench_steady){out->jobs_per_second, out->held_mean, 0};
     if (from->at_ns == 0 || to->at_ns <= from->at_ns || to->done <= from->done)
         return;
@@ -252,15 +252,18 @@ static double sorted_median(double *values, size_t n)
 
 void bench_collect_raw(struct bench_raw *raw)
 {
-    double ratios[sizeof raw->ours / sizeof *raw->ours], theirs[sizeof raw->theirs / sizeof *raw->theirs];
+    enum { MOST = sizeof raw->ours / sizeof *raw->ours };
+    double ratios[MOST], ours[MOST], theirs[MOST];
     if (raw->rounds == 0)
         return;
     for (size_t i = 0; i < raw->rounds; i++) {
+        ours[i] = raw->ours[i];
         theirs[i] = raw->theirs[i];
         ratios[i] = raw->theirs[i] > 0 ? raw->ours[i] / raw->theirs[i] : 0;
     }
     raw->jobs_per_second = sorted_median(theirs, raw->rounds);
+    raw->ours_per_second = sorted_median(ours, raw->rounds);
     raw->ratio = sorted_median(ratios, raw->rounds);
     raw->spread = raw->ratio > 0 ? (ratios[raw->rounds - 1] - ratios[0]) / 2 / raw->ratio : 0;
-    raw->indistinguishable = fabs(raw->ratio - 1) <= raw->spread * raw->ratio;
+    raw->indistinguishable = ratios[0] <= 1 && ratios[raw->rounds - 1] >= 1;
 }

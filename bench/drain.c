@@ -21,7 +21,7 @@ struct work {
     atomic_llong begin_ns; /* the first claim possible; 0: not yet */
     pthread_mutex_t lock;  /* of the part's histograms */
     int64_t sample_ms, sampled_ns;
-    struct bench_mark opened; /* when the last connection so far was opened */
+    struct bench_moment opened; /* when the last connection so far was opened */
 };
 
 /* ---- handlers ---- */
@@ -142,7 +142,7 @@ static hf_status open_runtime(struct work *work, hf_error *err)
 
 /* A connection is slow at first: the server loads its catalog, and PostgreSQL plans a prepared statement anew for the first five times. At
  * the end nothing is steady once there is no row for each worker and, under a lease, one ahead of it. */
-static void mark_steady(struct work *work, const struct bench_mark *now)
+static void mark_steady(struct work *work, const struct bench_moment *now)
 {
     struct bench_part *part = work->drain->part;
     const struct bench_tally *tally = work->drain->tally;
@@ -159,7 +159,7 @@ static void sample(struct work *work)
 {
     struct bench_part *part = work->drain->part;
     int64_t now_ns = hf__monotonic_ns();
-    struct bench_mark mark = {.at_ns = now_ns, .done = atomic_load(&work->drain->tally->done)};
+    struct bench_moment mark = {.at_ns = now_ns, .done = atomic_load(&work->drain->tally->done)};
     if (now_ns < work->sampled_ns + work->sample_ms * 1000000)
         return;
     work->sampled_ns = now_ns;

@@ -56,7 +56,7 @@ static void add_in_use(const char *purpose, double value, struct bench_sample *o
         out->held += (unsigned)value;
 }
 
-bool bench_ledger_sample(hf_runtime *runtime, struct bench_sample *out, struct bench_mark *mark)
+bool bench_ledger_sample(hf_runtime *runtime, struct bench_sample *out, struct bench_moment *mark)
 {
     char purpose[BENCH_PURPOSE_NAME];
     hf_stats *stats = NULL;

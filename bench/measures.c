@@ -43,6 +43,16 @@ static double jobs_per_second(const struct bench_result *result)
     return result->jobs_per_second;
 }
 
+static double loop_jobs_per_second(const struct bench_result *result)
+{
+    return result->raw.measured ? result->raw.jobs_per_second : (double)NAN;
+}
+
+static double over_loop(const struct bench_result *result)
+{
+    return result->raw.measured ? result->raw.ratio : (double)NAN;
+}
+
 static double jobs_per_connection(const struct bench_result *result)
 {
     return result->seconds_per_job > 0 ? 1 / result->seconds_per_job : (double)NAN;
@@ -232,6 +242,18 @@ static void add_latency(struct lines *lines, double p, const char *rank)
     add(lines, name, "ms", values, LOWER);
 }
 
+static void add_raw(struct lines *lines)
+{
+    bool measured = false;
+    for (size_t i = 0; i < lines->comparison->n; i++) {
+        measured = measured || lines->comparison->of[i].result.raw.measured;
+    }
+    if (measured) {
+        add_figure(lines, "hand-written loop, median", "", loop_jobs_per_second, NEITHER)->part = true;
+        add_figure(lines, "holdfast over it, median", "", over_loop, NEITHER)->part = true;
+    }
+}
+
 struct bench_measure *bench_measures(const struct bench_comparison *comparison, size_t *n)
 {
     struct lines lines = {.comparison = comparison, .measures = calloc(MOST_MEASURES, sizeof *lines.measures)};
@@ -239,6 +261,7 @@ struct bench_measure *bench_measures(const struct bench_comparison *comparison, 
         return NULL;
     }
     add_figure(&lines, "jobs per second", "", jobs_per_second, HIGHER);
+    add_raw(&lines);
     add_figure(&lines, "jobs per second per connection", "", jobs_per_connection, HIGHER);
     add_figure(&lines, "connections held per delivery", "", held_per_delivery, LOWER);
     add_count(&lines, "most connections in use", peak_in_use);

@@ -90,7 +90,7 @@ static struct bench_model_input input_of(const struct bench_options *options, si
     };
 }
 
-static size_t wanted_workers(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed)
+size_t bench_plan_workers(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed)
 {
     if (options->workers > 0 || options->rate <= 0)
         return options->workers ? options->workers : DEFAULT_WORKERS;
@@ -164,7 +164,7 @@ static hf_status fill(const struct bench_options *options, const struct bench_sp
                       hf_error *err)
 {
     hf_cost cost = HF_COST_INIT;
-    plan->workers = wanted_workers(options, speed, n_speed);
+    plan->workers = bench_plan_workers(options, speed, n_speed);
     if (plan->workers == 0)
         return hf__fail(err, HF_INVALID,
                         "%g jobs a second are more than %d workers can do in one process with this database: give --processes, or fewer "

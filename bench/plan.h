@@ -33,6 +33,9 @@ void bench_plan_print(const struct bench_plan *plan);
  * memory. */
 char *bench_advice(const struct bench_options *options, const struct bench_plan *plan);
 
+/* The workers of each process: as asked, or as many as the rate needs with this speed; 0: more than there can be. */
+size_t bench_plan_workers(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed);
+
 /* The strategy that fits: row_lock where its connections are affordable and its transactions are neither very long nor most of the work,
  * else lease. */
 hf_strategy bench_advised(const struct bench_options *options);

@@ -19,9 +19,10 @@ struct bench_raw {
     size_t rounds;
     double ours[64], theirs[64]; /* jobs/s of each round */
     double jobs_per_second;      /* theirs, median */
+    double ours_per_second;      /* median */
     double ratio;                /* median of ours over theirs */
     double spread;               /* of the ratio: half of (its largest - its smallest) over the median */
-    bool indistinguishable;      /* 1 lies within ratio +- spread */
+    bool indistinguishable;      /* not all rounds say the same of which is faster */
 };
 
 /* Of the steady part (struct bench_part); of the whole run where that was over too soon. */

@@ -68,7 +68,7 @@ static void print_connections(const struct bench_result *result)
     number("held by a delivery", result->held_per_delivery, "on average");
     number("held by all deliveries", result->held_mean, "on average");
     number("wait for one, p99", result->connection_wait_p99_ms, "ms");
-    number("seconds of connection a job", result->seconds_per_job, "");
+    number("connection out, a job", 1000 * result->seconds_per_job, "ms");
     print_purposes(result);
     number("round trips a job", result->round_trips_per_job, "");
     number("commits a job", result->commits_per_job, "");
@@ -88,8 +88,9 @@ static void print_raw(const struct bench_raw *raw)
     char rate[BENCH_NUMBER_TEXT], ratio[BENCH_NUMBER_TEXT], spread[BENCH_NUMBER_TEXT];
     if (!raw->measured)
         return;
-    puts("Beside the hand-written loop");
-    printf("  %-26s %s jobs/s (median of %zu rounds)\n", "the loop", bench_number_short(raw->jobs_per_second, rate), raw->rounds);
+    printf("Beside the hand-written loop, medians of %zu rounds\n", raw->rounds);
+    printf("  %-26s %s jobs/s\n", "holdfast", bench_number_short(raw->ours_per_second, rate));
+    printf("  %-26s %s jobs/s\n", "the loop", bench_number_short(raw->jobs_per_second, rate));
     printf("  %-26s %s +- %s%s\n", "holdfast over the loop", bench_number(raw->ratio, 3, ratio),
            bench_number(raw->spread * raw->ratio, 3, spread), raw->indistinguishable ? ": indistinguishable" : "");
 }

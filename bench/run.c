@@ -300,7 +300,10 @@ hf_status bench_run(const struct bench_options *options, struct bench_result *ou
     if (status == HF_OK)
         status = rounds(&all_options, &workload, out, err);
     if (status == HF_STOPPED && bench_interrupt_came())
-        hf__fail(err, HF_STOPPED, "interrupted when %zu of %zu jobs were done", out->done, workload.n);
+        hf__fail(err, HF_STOPPED,
+                 out->done < workload.n ? "interrupted when %zu of %zu jobs were done"
+                                        : "interrupted in the hand-written loop, with %zu of %zu of ours done",
+                 out->done, workload.n);
     bench_interrupt_end();
     bench_workload_free(&workload);
     return status;

@@ -24,7 +24,7 @@ struct bench_part_purpose {
 };
 
 /* How things stood at a moment of a run. */
-struct bench_mark {
+struct bench_moment {
     int64_t at_ns;       /* 0: that has not come */
     size_t done;         /* by all processes */
     size_t open;         /* the most connections at once so far */
@@ -42,7 +42,7 @@ struct bench_part {
     hf_cost cost;
     /* The steady part: from when all connections were open and had done their first jobs, which are slow, until the workers run out of
      * jobs. */
-    struct bench_mark steady_from, steady_to;
+    struct bench_moment steady_from, steady_to;
     struct bench_part_purpose purposes[BENCH_PURPOSES];
     size_t n_purposes;
     struct hf__histogram latency, delivery;

@@ -39,19 +39,21 @@ static int print_json(const struct bench_plan *plan, const struct bench_result *
                                             "figures", list, "limit", limit, "holds", holds));
 }
 
-/* Returns the exit status. */
-static int judge(const struct bench_options *options, const struct bench_plan *plan, const struct bench_result *result)
+/* Of a run that was broken off, too: `err` says so then. Returns the exit status. */
+static int judge(const struct bench_options *options, const struct bench_plan *plan, const struct bench_result *result, const hf_error *err)
 {
     struct bench_figure figures[BENCH_FIGURES];
     double limit = bench_figures_limit(result);
     bench_figures_list(plan, result, figures);
-    bool holds = bench_figures_within(figures, limit);
+    bool holds = err->status == HF_OK && bench_figures_within(figures, limit);
     int exit_status = HF__EXIT_DONE;
     if (options->json)
         exit_status = print_json(plan, result, figures, limit, holds);
     else
         print_figures(figures, limit);
     fflush(stdout); /* the words below come last, also where both go to one file */
+    if (err->status != HF_OK)
+        return hf__command_fail(err);
     if (!holds)
         exit_status = hf__command_fail_text("the plan was off by more than %.0f %%", 100 * limit);
     if (!bench_result_right(result))
@@ -74,7 +76,8 @@ static int hold_against(const struct bench_options *options, const struct bench_
     struct bench_result result = {.crash_ms = -1};
     hf_error err = {.status = HF_OK};
     hf_status status = run_planned(options, plan, &result, &err);
-    int exit_status = status == HF_OK ? judge(options, plan, &result) : hf__command_fail(&err);
+    bool some = status == HF_OK || result.done > 0; /* what there is, also of a run that was broken off */
+    int exit_status = some ? judge(options, plan, &result, &err) : hf__command_fail(&err);
     bench_result_free(&result);
     return exit_status;
 }

@@ -144,6 +144,16 @@ static void advised(void)
     options.processes = 10;
     CU_ASSERT_EQUAL(bench_advised(&options), HF_LEASE);
     options.processes = 1;
+    options.workers = 0; /* one process needs ten for this rate, three need six each */
+    options.rate = 80;
+    options.max_connections = 48;
+    CU_ASSERT_EQUAL(bench_advised(&options), HF_ROW_LOCK);
+    options.processes = 3;
+    CU_ASSERT_EQUAL(bench_advised(&options), HF_LEASE);
+    options.processes = 1;
+    options.workers = 8;
+    options.rate = 0;
+    options.max_connections = 0;
     options.handler.a_ms = 60000;
     CU_ASSERT_EQUAL(bench_advised(&options), HF_LEASE);
     options.handler.a_ms = 1;
@@ -187,6 +197,7 @@ static void transactional_advice(void)
         says(plan.advice, "subscribe `transactional`: that holds a connection for each delivery in every strategy");
         if (sqlite) {
             says(plan.advice, "lease fits this workload: SQLite has no row locks");
+            says(plan.advice, "SQLite sets no limit");
             says_not(plan.advice, "row_lock");
         }
         bench_plan_free(&plan);

@@ -7,6 +7,7 @@
 
 #include "bench/bench_table.h"
 #include "bench/collect.h"
+#include "bench/compare.h"
 #include "bench/run.h"
 #include "tests/bench_tables.h"
 
@@ -216,7 +217,7 @@ static void accounting(void)
 }
 
 /* Eight jobs in four seconds, for which connections were held for one. */
-static void check_steady(struct bench_mark from, struct bench_mark to, struct bench_steady expected)
+static void check_steady(struct bench_moment from, struct bench_moment to, struct bench_steady expected)
 {
     struct bench_options options = options_of("sqlite:none", HF_LEASE, "0");
     struct bench_result result = {.left = 0};
@@ -247,8 +248,8 @@ static void check_steady(struct bench_mark from, struct bench_mark to, struct be
 /* What is measured between the first jobs and the last ones; of a run that was over too soon, the whole. */
 static void steady(void)
 {
-    struct bench_mark none = {.at_ns = 0}, from = {.at_ns = INT64_C(2000000000), .done = 2, .held_seconds = 0.2};
-    struct bench_mark to = {.at_ns = INT64_C(4000000000), .done = 7, .held_seconds = 0.8};
+    struct bench_moment none = {.at_ns = 0}, from = {.at_ns = INT64_C(2000000000), .done = 2, .held_seconds = 0.2};
+    struct bench_moment to = {.at_ns = INT64_C(4000000000), .done = 7, .held_seconds = 0.8};
     struct bench_steady whole = {8 / 4.0, 1 / 4.0, 0};
     check_steady(none, none, whole);
     check_steady(from, none, whole);
@@ -259,6 +260,45 @@ static void steady(void)
     CU_ASSERT(result.steady.jobs_per_second > 0 && result.steady.held_mean > 0);
     CU_ASSERT(result.steady.jobs_per_second != result.jobs_per_second);
     bench_result_free(&result);
+}
+
+/* Medians; and which is faster only where all rounds agree on it, however far apart they are. */
+static void rounds(void)
+{
+    struct bench_raw raw = {.rounds = 3, .ours = {700, 300, 550}, .theirs = {140, 30, 25}};
+    bench_collect_raw(&raw);
+    CU_ASSERT_EQUAL(raw.ours_per_second, 550);
+    CU_ASSERT_EQUAL(raw.jobs_per_second, 30);
+    CU_ASSERT_EQUAL(raw.ratio, 10);
+    CU_ASSERT_DOUBLE_EQUAL(raw.spread, (22 - 5) / 2.0 / 10, 1e-9);
+    CU_ASSERT_FALSE(raw.indistinguishable);
+    raw = (struct bench_raw){.rounds = 2, .ours = {100, 95}, .theirs = {90, 100}};
+    bench_collect_raw(&raw);
+    CU_ASSERT_TRUE(raw.indistinguishable);
+    raw = (struct bench_raw){.rounds = 2, .ours = {80, 95}, .theirs = {90, 100}};
+    bench_collect_raw(&raw);
+    CU_ASSERT_FALSE(raw.indistinguishable);
+}
+
+/* In turns with the hand-written loop; the JSON and the comparison's table say what it did. */
+static void beside_the_loop(void)
+{
+    struct bench_options options = options_of(hf_test_sqlite_url(), HF_LEASE, "0");
+    options.raw = true;
+    options.rounds = 2;
+    struct bench_comparison comparison = {.n = 1};
+    comparison.of[0].result = run(&options);
+    struct bench_raw *raw = &comparison.of[0].result.raw;
+    CU_ASSERT(raw->measured && raw->rounds == 2 && raw->ratio > 0 && raw->jobs_per_second > 0 && raw->ours_per_second > 0);
+    json_t *json = bench_result_json(&comparison.of[0].result), *loop = json_object_get(json, "raw");
+    CU_ASSERT_EQUAL(json_real_value(json_object_get(loop, "ratio")), raw->ratio);
+    CU_ASSERT_EQUAL(json_array_size(json_object_get(loop, "rounds_raw")), 2);
+    size_t n = 0;
+    struct bench_measure *measures = bench_measures(&comparison, &n);
+    CU_ASSERT(n > 2 && strcmp(measures[2].name, "holdfast over it, median") == 0 && strtod(measures[2].text[0], NULL) > 0);
+    free(measures);
+    json_decref(json);
+    bench_comparison_free(&comparison);
 }
 
 int main(int argc, char **argv)
@@ -273,6 +313,8 @@ int main(int argc, char **argv)
                            {"a table that is not ours", refused},
                            {"accounting", accounting},
                            {"the steady part", steady},
+                           {"rounds", rounds},
+                           {"beside the hand-written loop", beside_the_loop},
                            CU_TEST_INFO_NULL};
     return hf_test_main(argc, argv, "bench_run", tests);
 }
