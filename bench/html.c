@@ -268,14 +268,29 @@ static bool refuse(const char *path, char **why)
     return false;
 }
 
+/* The page takes the place of what is there: of a page of before, but not of a device, a pipe, or a link to somewhere else. */
+static bool may_replace(const char *path, char **why)
+{
+    struct stat there;
+    if (lstat(path, &there) != 0 || S_ISREG(there.st_mode)) {
+        return true;
+    }
+    if (S_ISDIR(there.st_mode)) {
+        errno = EISDIR;
+        return refuse(path, why);
+    }
+    if (asprintf(why, "the page cannot be written to %s: it is no regular file", path) < 0) {
+        *why = NULL;
+    }
+    return false;
+}
+
 bool bench_html_writable(const char *path, char **why)
 {
     char *name = NULL;
-    struct stat there;
     *why = NULL;
-    if (stat(path, &there) == 0 && S_ISDIR(there.st_mode)) {
-        errno = EISDIR;
-        return refuse(path, why);
+    if (!may_replace(path, why)) {
+        return false;
     }
     FILE *out = open_beside(path, &name);
     bool writable = out || refuse(path, why);
@@ -293,6 +308,9 @@ bool bench_html_write(const char *path, const struct bench_comparison *compariso
 {
     char *name = NULL;
     *why = NULL;
+    if (!may_replace(path, why)) {
+        return false;
+    }
     FILE *out = open_beside(path, &name);
     bool written = out && write_and_close(out, comparison) && rename(name, path) == 0;
     if (!written) {

@@ -382,6 +382,36 @@ static void a_failure_leaves_nothing_behind(void)
     hf_test_comparison_free(&comparison);
 }
 
+static void refuses(const char *path, const struct bench_comparison *comparison, mode_t kind)
+{
+    char *why = NULL;
+    struct stat there;
+    CU_ASSERT_FALSE(bench_html_writable(path, &why));
+    CU_ASSERT(why && strstr(why, "no regular file"));
+    free(why);
+    CU_ASSERT_FALSE(bench_html_write(path, comparison, &why));
+    CU_ASSERT(why && strstr(why, "no regular file"));
+    free(why);
+    CU_ASSERT(lstat(path, &there) == 0 && (there.st_mode & S_IFMT) == kind);
+}
+
+/* A pipe, a link, and for root a device, would be gone, and a file in its place. */
+static void only_a_file_is_replaced(void)
+{
+    struct bench_comparison comparison;
+    hf_test_comparison(&comparison);
+    const char *dir = folder(), *pipe = hf_test_format("%s/pipe", dir), *link = hf_test_format("%s/link", dir);
+    CU_ASSERT_EQUAL_FATAL(mkfifo(pipe, 0600), 0);
+    CU_ASSERT_EQUAL_FATAL(symlink("elsewhere.html", link), 0);
+    refuses(pipe, &comparison, S_IFIFO);
+    refuses(link, &comparison, S_IFLNK);
+    CU_ASSERT_EQUAL(entries(dir), 2);
+    CU_ASSERT_EQUAL(unlink(pipe), 0);
+    CU_ASSERT_EQUAL(unlink(link), 0);
+    CU_ASSERT_EQUAL(rmdir(dir), 0);
+    hf_test_comparison_free(&comparison);
+}
+
 /* ---- the table ---- */
 
 static char *table_of(const struct bench_comparison *comparison)
@@ -455,6 +485,7 @@ int main(int argc, char **argv)
                            {"a page without data says so", a_page_without_data_says_so},
                            {"the file is replaced whole", the_file_is_replaced_whole},
                            {"a failure leaves nothing behind", a_failure_leaves_nothing_behind},
+                           {"only a file is replaced", only_a_file_is_replaced},
                            {"the table fits a terminal", the_table_fits_a_terminal},
                            {"the best is marked where they differ", the_best_is_marked_where_they_differ},
                            CU_TEST_INFO_NULL};
