@@ -2,6 +2,7 @@
  * fills it, lets jobs arrive, counts what is left and drops the table, and of which one connection watches the server; drains; counts. */
 #include "bench/run.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@
 #include "pool/deadline.h"
 #include "pool/error.h"
 
+#define MOST_NS 9e18 /* of an int64_t */
 enum { FILL = 1000, SIDE_CONNECTIONS = 3, STALL_SECONDS = 60 };
 
 struct run {
@@ -64,7 +66,7 @@ static int64_t stall_ns(const struct run *run)
 {
     double gap_seconds = run->options->rate > 0 ? 20 / run->options->rate : 0;
     double batch_ns = (double)run->workload->longest_ns * (double)(run->options->batch > 1 ? run->options->batch : 1);
-    return (int64_t)(2 * batch_ns + 1e9 * (STALL_SECONDS + gap_seconds + run->options->lease_seconds));
+    return (int64_t)fmin(2 * batch_ns + 1e9 * (STALL_SECONDS + gap_seconds + run->options->lease_seconds), MOST_NS);
 }
 
 static void on_tick(void *ctx)

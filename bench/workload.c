@@ -33,7 +33,7 @@ static struct bench_job draw(const struct bench_options *options, struct draws *
     struct bench_job job = {0};
     if (options->rate > 0) {
         *clock_seconds -= log1p(-erand48(draws->arrivals)) / options->rate;
-        job.due_ns = (int64_t)(*clock_seconds * 1e9);
+        job.due_ns = (int64_t)fmin(*clock_seconds * 1e9, 4e18); /* a clock is added to it */
     }
     while (job.fail < MOST_FAILURES && erand48(draws->failures) < options->fail)
         job.fail++;
