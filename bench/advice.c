@@ -22,10 +22,11 @@ static bool is_sqlite(const struct bench_options *options)
 }
 
 /* Connections that a strategy which holds one for each delivery would want of the server: a quarter of it is taken as affordable. The
- * advice comes before the speed is known, so what a rate needs is found with a claim and a settle of 1 ms each. */
+ * advice comes before the speed is known, so what a rate needs is found with the assumed one. */
 static bool few_are_held(const struct bench_options *options)
 {
-    static const struct bench_speed assumed[] = {{.n = 1, .jobs_per_second = 500}, {.n = 1e6, .jobs_per_second = 5e8}};
+    static const struct bench_speed assumed[] = {{.n = 1, .jobs_per_second = 500 / BENCH_ASSUMED_MS},
+                                                 {.n = 1e6, .jobs_per_second = 1e6 * 500 / BENCH_ASSUMED_MS}};
     struct bench_options these = *options;
     these.strategy = HF_ROW_LOCK;
     size_t workers = bench_plan_workers(&these, assumed, sizeof assumed / sizeof *assumed);
@@ -126,12 +127,10 @@ static void say_room(FILE *out, size_t fit, size_t overlap)
 static void say_fleet(FILE *out, const struct bench_options *options, const struct bench_plan *plan)
 {
     fprintf(out, "The fleet wants %zu connections", plan->fleet_connections);
-    if (is_sqlite(options) && plan->max_connections == 0) {
-        fputs(": each opens the file, and SQLite sets no limit.\n", out);
-        return;
-    }
     if (plan->max_connections == 0) {
-        fputs("; whether the server has them is not known (--max-connections, or name a database).\n", out);
+        fputs(is_sqlite(options) ? ": each opens the file, and SQLite sets no limit.\n"
+                                 : "; whether the server has them is not known (--max-connections, or name a database).\n",
+              out);
         return;
     }
     size_t room = plan->max_connections > plan->reserve ? plan->max_connections - plan->reserve : 0, fit = room / plan->pool;

@@ -105,12 +105,17 @@ static void count_connections(const struct bench_tally *tally, struct bench_resu
     out->held_mean = out->seconds > 0 ? sums->held_seconds / out->seconds / (double)tally->n_parts : 0;
 }
 
+static int64_t sample_ns(const struct bench_part *part, const struct bench_sample *sample)
+{
+    return part->begin_ns + (int64_t)(sample->seconds * 1e9);
+}
+
 /* Of the connections held in the samples of that time. */
 static double held_variance(const struct bench_part *part, const struct bench_moment *from, const struct bench_moment *to)
 {
     double n = 0, sum = 0, squares = 0;
     for (size_t i = 0; i < part->n_samples; i++) {
-        int64_t at_ns = part->begin_ns + (int64_t)(part->samples[i].seconds * 1e9);
+        int64_t at_ns = sample_ns(part, &part->samples[i]);
         if (at_ns < from->at_ns || at_ns > to->at_ns)
             continue;
         n++;
@@ -229,7 +234,7 @@ void bench_collect_server(struct bench_result *out, const struct bench_tally *ta
     out->server_peak = sampled ? peak : out->peak_open * tally->n_parts;
     for (size_t i = 0; i < out->series.n; i++) {
         struct bench_sample *sample = &out->series.samples[i];
-        int64_t at_ns = tally->parts[0].begin_ns + (int64_t)(sample->seconds * 1e9);
+        int64_t at_ns = sample_ns(tally->parts, sample);
         while (next < n_seen && seen[next].at_ns <= at_ns)
             last = seen[next++].sessions;
         sample->server = last;
@@ -244,26 +249,29 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double sorted_median(double *values, size_t n)
+static double sort_for_median(double values[], size_t n)
 {
     qsort(values, n, sizeof *values, by_value);
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
+static double median(const double values[], size_t n)
+{
+    double sorted[BENCH_RAW_ROUNDS];
+    memcpy(sorted, values, n * sizeof *values);
+    return sort_for_median(sorted, n);
+}
+
 void bench_collect_raw(struct bench_raw *raw)
 {
-    enum { MOST = sizeof raw->ours / sizeof *raw->ours };
-    double ratios[MOST], ours[MOST], theirs[MOST];
+    double ratios[BENCH_RAW_ROUNDS];
     if (raw->rounds == 0)
         return;
-    for (size_t i = 0; i < raw->rounds; i++) {
-        ours[i] = raw->ours[i];
-        theirs[i] = raw->theirs[i];
+    for (size_t i = 0; i < raw->rounds; i++)
         ratios[i] = raw->theirs[i] > 0 ? raw->ours[i] / raw->theirs[i] : 0;
-    }
-    raw->jobs_per_second = sorted_median(theirs, raw->rounds);
-    raw->ours_per_second = sorted_median(ours, raw->rounds);
-    raw->ratio = sorted_median(ratios, raw->rounds);
+    raw->jobs_per_second = median(raw->theirs, raw->rounds);
+    raw->ours_per_second = median(raw->ours, raw->rounds);
+    raw->ratio = sort_for_median(ratios, raw->rounds);
     raw->spread = raw->ratio > 0 ? (ratios[raw->rounds - 1] - ratios[0]) / 2 / raw->ratio : 0;
     raw->indistinguishable = ratios[0] <= 1 && ratios[raw->rounds - 1] >= 1;
 }

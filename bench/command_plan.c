@@ -9,7 +9,6 @@
 #include "pool/error.h"
 #include "runtime/command_common.h"
 
-#define ASSUMED_MS 1.0 /* a claim, or a settle, where nothing is known */
 enum { MEASURED_WORKERS = 64 };
 
 /* ---- the speed of the database ---- */
@@ -38,7 +37,7 @@ static size_t workers_to_measure(const struct bench_options *options)
 {
     if (options->workers > 0)
         return options->workers;
-    double load = options->rate / 1000 * (bench_distribution_mean(&options->handler) + 2 * ASSUMED_MS) * 1.5 + 1;
+    double load = options->rate / 1000 * (bench_distribution_mean(&options->handler) + 2 * BENCH_ASSUMED_MS) * 1.5 + 1;
     return load < MEASURED_WORKERS ? (size_t)load : MEASURED_WORKERS;
 }
 
@@ -47,7 +46,7 @@ static hf_status speed_of(const struct bench_options *options, struct bench_spee
     if (measures(options))
         return bench_speed_measure(options, workers_to_measure(options), out, n, err);
     bool given = options->claim_ms >= 0;
-    return given_speed(given ? options->claim_ms : ASSUMED_MS, given ? options->settle_ms : ASSUMED_MS, out, n, err);
+    return given_speed(given ? options->claim_ms : BENCH_ASSUMED_MS, given ? options->settle_ms : BENCH_ASSUMED_MS, out, n, err);
 }
 
 /* ---- what the server allows ---- */

@@ -159,7 +159,6 @@ static void sample(struct work *work)
 {
     struct bench_part *part = work->drain->part;
     int64_t now_ns = hf__monotonic_ns();
-    struct bench_moment mark = {.at_ns = now_ns, .done = atomic_load(&work->drain->tally->done)};
     if (now_ns < work->sampled_ns + work->sample_ms * 1000000)
         return;
     work->sampled_ns = now_ns;
@@ -169,10 +168,11 @@ static void sample(struct work *work)
     }
     struct bench_sample *next = &part->samples[part->n_samples];
     *next = (struct bench_sample){.seconds = (double)(now_ns - atomic_load(&work->begin_ns)) / 1e9};
-    if (!bench_ledger_sample(work->runtime, next, &mark))
+    struct bench_moment now = {.at_ns = now_ns, .done = atomic_load(&work->drain->tally->done)};
+    if (!bench_ledger_sample(work->runtime, next, &now))
         return;
     part->n_samples++;
-    mark_steady(work, &mark);
+    mark_steady(work, &now);
 }
 
 static void pass_wake(struct work *work)

@@ -259,13 +259,19 @@ static bool write_and_close(FILE *out, const struct bench_comparison *comparison
     return written;
 }
 
-/* errno says why. Returns false. */
-static bool refuse(const char *path, char **why)
+/* Returns false. */
+static bool refuse_for(const char *path, const char *reason, char **why)
 {
-    if (asprintf(why, "the page cannot be written to %s: %s", path, strerror(errno)) < 0) {
+    if (asprintf(why, "the page cannot be written to %s: %s", path, reason) < 0) {
         *why = NULL;
     }
     return false;
+}
+
+/* errno says why. Returns false. */
+static bool refuse(const char *path, char **why)
+{
+    return refuse_for(path, strerror(errno), why);
 }
 
 /* The page takes the place of what is there: of a page of before, but not of a device, a pipe, or a link to somewhere else. */
@@ -275,14 +281,7 @@ static bool may_replace(const char *path, char **why)
     if (lstat(path, &there) != 0 || S_ISREG(there.st_mode)) {
         return true;
     }
-    if (S_ISDIR(there.st_mode)) {
-        errno = EISDIR;
-        return refuse(path, why);
-    }
-    if (asprintf(why, "the page cannot be written to %s: it is no regular file", path) < 0) {
-        *why = NULL;
-    }
-    return false;
+    return refuse_for(path, S_ISDIR(there.st_mode) ? strerror(EISDIR) : "it is no regular file", why);
 }
 
 bool bench_html_writable(const char *path, char **why)

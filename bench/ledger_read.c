@@ -56,7 +56,7 @@ static void add_in_use(const char *purpose, double value, struct bench_sample *o
         out->held += (unsigned)value;
 }
 
-bool bench_ledger_sample(hf_runtime *runtime, struct bench_sample *out, struct bench_moment *mark)
+bool bench_ledger_sample(hf_runtime *runtime, struct bench_sample *out, struct bench_moment *now)
 {
     char purpose[BENCH_PURPOSE_NAME];
     hf_stats *stats = NULL;
@@ -68,9 +68,9 @@ bool bench_ledger_sample(hf_runtime *runtime, struct bench_sample *out, struct b
         if (figure && strcmp(figure, "in_use") == 0)
             add_in_use(purpose, stat.value, out);
         else if (figure && strcmp(figure, "seconds") == 0 && bench_purpose_holds(purpose))
-            mark->held_seconds += stat.value;
+            now->held_seconds += stat.value;
     }
-    mark->open = (size_t)number(stats, "pool.peak_open");
+    now->open = (size_t)number(stats, "pool.peak_open");
     hf_stats_free(stats);
     return true;
 }

@@ -4,8 +4,8 @@
 
 #include "bench/tally.h"
 
-/* Connections in use by purpose, and held, right now; *mark: and so far. Its time and jobs are the caller's. False: out of memory. */
-bool bench_ledger_sample(hf_runtime *runtime, struct bench_sample *out, struct bench_moment *mark);
+/* Connections in use by purpose, and held, right now; *now: and so far. Its time and jobs are the caller's. False: out of memory. */
+bool bench_ledger_sample(hf_runtime *runtime, struct bench_sample *out, struct bench_moment *now);
 /* The pool's figures and those of each purpose. */
 hf_status bench_ledger_read(hf_runtime *runtime, struct bench_part *out, hf_error *err);
 /* Takes what had been counted before out of what is counted. */

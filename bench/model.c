@@ -138,11 +138,11 @@ static void solve_law(struct closed *closed)
     struct place at = first_of(&law);
     bool more = true;
     for (; more; more = step(&law, &at)) {
-        double p = exp(at.log_p);
+        double p = exp(at.log_p), in_handler = running(closed, at.n);
         closed->per_ms += p * speed_at(closed->input, (double)at.n);
         closed->in_database += p * (double)at.n;
-        closed->in_handler += p * running(closed, at.n);
-        closed->in_handler_square += p * running(closed, at.n) * running(closed, at.n);
+        closed->in_handler += p * in_handler;
+        closed->in_handler_square += p * in_handler * in_handler;
     }
     closed->in_handler_p99 = (size_t)smaller(outside_p99(&law), closed->input->workers);
 }
@@ -211,7 +211,8 @@ struct open {
 static void put_times(struct open *open, double n)
 {
     double whole = floor(n), share = n - whole;
-    struct closed low = solve_closed(open->input, (size_t)whole), high = solve_closed(open->input, (size_t)ceil(n));
+    struct closed low = solve_closed(open->input, (size_t)whole);
+    struct closed high = share > 0 ? solve_closed(open->input, (size_t)whole + 1) : low;
     open->database_ms = (1 - share) * low.in_database / low.per_ms + share * high.in_database / high.per_ms;
     open->handler_ms = (1 - share) * low.in_handler / low.per_ms + share * high.in_handler / high.per_ms;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/result.h"
 #include "runtime/command_common.h"
 
 enum {
@@ -39,7 +40,7 @@ enum {
 };
 
 /* Limits that no machine reaches, so that products of them stay small. */
-enum { MOST_WORKERS = 100000, MOST_CONNECTIONS = 1000000, MOST_PROCESSES = 10000, MOST_JOBS = 1000000000, MOST_ROUNDS = 64 };
+enum { MOST_WORKERS = 100000, MOST_CONNECTIONS = 1000000, MOST_PROCESSES = 10000, MOST_JOBS = 1000000000 };
 
 struct listed {
     int sets;
@@ -211,7 +212,7 @@ static bool take_number(int key, const char *arg, const struct argp_state *state
         {KEY_POOL, "--pool", &options->pool, 1, MOST_CONNECTIONS},
         {KEY_BATCH, "--batch", &options->batch, 1, MOST_WORKERS},
         {KEY_PROCESSES, "--processes", &options->processes, 1, MOST_PROCESSES},
-        {KEY_ROUNDS, "--rounds", &options->rounds, 1, MOST_ROUNDS},
+        {KEY_ROUNDS, "--rounds", &options->rounds, 1, BENCH_RAW_ROUNDS},
         {KEY_MAX_CONNECTIONS, "--max-connections", &options->max_connections, 1, MOST_CONNECTIONS},
         {KEY_RESERVE, "--reserve", &options->reserve, 0, MOST_CONNECTIONS},
     };

@@ -8,6 +8,8 @@
 #include "bench/model.h"
 #include "bench/options.h"
 
+#define BENCH_ASSUMED_MS 1.0 /* a claim, or a settle, where nothing is known */
+
 struct bench_plan {
     hf_strategy strategy;
     size_t workers;         /* wanted (or found from the rate) */

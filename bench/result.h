@@ -14,15 +14,17 @@ struct bench_purpose {
     double count, seconds;
 };
 
+enum { BENCH_RAW_ROUNDS = 64 };
+
 struct bench_raw {
     bool measured;
     size_t rounds;
-    double ours[64], theirs[64]; /* jobs/s of each round */
-    double jobs_per_second;      /* theirs, median */
-    double ours_per_second;      /* median */
-    double ratio;                /* median of ours over theirs */
-    double spread;               /* of the ratio: half of (its largest - its smallest) over the median */
-    bool indistinguishable;      /* not all rounds say the same of which is faster */
+    double ours[BENCH_RAW_ROUNDS], theirs[BENCH_RAW_ROUNDS]; /* jobs/s of each round */
+    double jobs_per_second;                                  /* theirs, median */
+    double ours_per_second;                                  /* median */
+    double ratio;                                            /* median of ours over theirs */
+    double spread;                                           /* of the ratio: half of (its largest - its smallest) over the median */
+    bool indistinguishable;                                  /* not all rounds say the same of which is faster */
 };
 
 /* Of the steady part (struct bench_part); of the whole run where that was over too soon. */
@@ -39,9 +41,8 @@ struct bench_result {
     double handler_ms;
     double seconds;         /* from the first claim possible to the last settle */
     double jobs_per_second; /* jobs acked over seconds */
-    /* counts over all processes */
-    size_t done, failed, lost, duplicates, left,
-        errors; /* failed: runs answered HF_RETRY; left: rows still there; errors: settles that failed */
+    /* counts over all processes; failed: runs answered HF_RETRY; left: rows still there; errors: settles that failed */
+    size_t done, failed, lost, duplicates, left, errors;
     /* connections */
     size_t pool_size, peak_open, peak_in_use; /* of one process; the largest of them */
     size_t server_peak;                       /* of all processes, as the server saw them */

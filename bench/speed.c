@@ -48,16 +48,15 @@ static double held_ms(const struct bench_result *result)
 }
 
 /* Under advisory lock each row of a batch has its own connection, for as long as the batch is handled. */
-static double held_by_worker(const struct bench_options *options)
+static double connections_each(const struct bench_options *options)
 {
     return options->batch > 1 && options->strategy == HF_ADVISORY_LOCK ? (double)options->batch : 1;
 }
 
-/* A handler that sleeps is woken late by a machine that is busy. Only where a connection is held meanwhile does that matter, and is seen.
- */
+/* A busy machine wakes a handler that sleeps late. Only where a connection is held meanwhile does that matter, and is seen. */
 static double late_ms(const struct bench_options *options, const struct bench_result *result)
 {
-    double held = held_ms(result) / held_by_worker(options), pause = pause_of(options);
+    double held = held_ms(result) / connections_each(options), pause = pause_of(options);
     return pause > 0 ? fmax(held - pause, 0) : 0;
 }
 
@@ -71,16 +70,17 @@ static struct bench_speed speed_of(const struct bench_options *options, const st
     return (struct bench_speed){.n = n, .jobs_per_second = 1000 * n * batch / inside, .late_ms = late};
 }
 
-/* Like this run, but of so many workers, whose handlers pause. `pause` is the text of that, and the caller's. */
-static struct bench_options pausing(const struct bench_options *options, size_t workers, char *pause)
+/* Like this run, but of so many workers, whose handlers pause. */
+static struct bench_options pausing(const struct bench_options *options, size_t workers)
 {
+    static char text[] = "pause";
     struct bench_options these = *options;
     these.workers = workers;
     these.processes = 1;
     these.rate = 0;
     these.fail = 0;
     these.raw = false;
-    these.handler = (struct bench_distribution){.law = law_of(options), .a_ms = pause_of(options), .text = pause};
+    these.handler = (struct bench_distribution){.law = law_of(options), .a_ms = pause_of(options), .text = text};
     return these;
 }
 
@@ -94,17 +94,16 @@ struct size {
 
 static hf_status measure(const struct bench_options *options, struct size *size, struct bench_speed *speed, hf_error *err)
 {
-    char pause[] = "pause";
-    struct bench_options these = pausing(options, size->workers, pause);
+    struct bench_options these = pausing(options, size->workers);
     struct bench_result result = {.crash_ms = -1};
     these.jobs = bench_rows_at_once(&these) * START_EACH + jobs_at(size->jobs_per_second, size->workers);
     hf_status status = bench_run(&these, &result, err);
-    if (status == HF_OK && (result.steady.jobs_per_second <= 0))
+    if (status == HF_OK && result.steady.jobs_per_second <= 0)
         status = hf__fail(err, HF_DATABASE, "the speed of the database could not be measured: no job was done");
     if (status == HF_OK)
         *speed = speed_of(options, &result);
     size->jobs_per_second = result.steady.jobs_per_second;
-    size->variance += result.steady.held_variance / (held_by_worker(options) * held_by_worker(options)) / ROUNDS;
+    size->variance += result.steady.held_variance / (connections_each(options) * connections_each(options)) / ROUNDS;
     bench_result_free(&result);
     return status;
 }
@@ -153,7 +152,7 @@ static int by_speed(const void *a, const void *b)
 }
 
 /* The middle one of each size's rounds. Where by chance a size has fewer in the database than smaller ones, the larger is believed, and
- * the smaller is left out of `sizes`, too. */
+ * the smaller ones are left out of `sizes`, too. */
 static size_t gather(struct size *sizes, size_t n_sizes, struct bench_speed *out)
 {
     size_t n = 0;
@@ -172,10 +171,9 @@ static size_t gather(struct size *sizes, size_t n_sizes, struct bench_speed *out
 static hf_status put_spread(const struct bench_options *options, const struct size *sizes, struct bench_speed *speed, size_t n,
                             hf_error *err)
 {
-    char pause[] = "pause";
     hf_status status = HF_OK;
     for (size_t i = 0; i < n && status == HF_OK && pause_of(options) > 0; i++) {
-        struct bench_options these = pausing(options, sizes[i].workers, pause);
+        struct bench_options these = pausing(options, sizes[i].workers);
         struct bench_plan plan = {.advice = NULL};
         status = bench_plan_of(&these, speed, n, &plan, err);
         double by_law = plan.model.in_handler_variance;

@@ -46,7 +46,8 @@ static hf_status list_sizes(const struct bench_options *options, struct sweep *s
     size_t least = 1, most = options->workers;
     if (!options->over_workers) {
         least = plan.pool_minimum;
-        most = options->pool > least ? options->pool : options->pool > 0 ? least : plan.pool_recommended;
+        most = options->pool ? options->pool : plan.pool_recommended;
+        most = most > least ? most : least;
     }
     bench_plan_free(&plan);
     sweep->points = calloc(sizes_between(least, most, NULL), sizeof *sweep->points);
