@@ -2,9 +2,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "bench/number.h"
+#include "bench/offered.h"
 #include "bench/plan.h"
 
 #define SHORT_MS 5.0       /* below it the database is most of the work, and grouping claims and settles pays */
@@ -14,11 +14,6 @@
 static double p99_of(const struct bench_options *options)
 {
     return options->handler_p99_ms > 0 ? options->handler_p99_ms : bench_distribution_quantile(&options->handler, 0.99);
-}
-
-static bool is_sqlite(const struct bench_options *options)
-{
-    return options->url && strncmp(options->url, "sqlite:", 7) == 0;
 }
 
 /* Connections that a strategy which holds one for each delivery would want of the server: a quarter of it is taken as affordable. The
@@ -38,7 +33,7 @@ static bool few_are_held(const struct bench_options *options)
 hf_strategy bench_advised(const struct bench_options *options)
 {
     bool short_handler = bench_distribution_mean(&options->handler) < SHORT_MS;
-    bool row_lock = !is_sqlite(options) && !short_handler && p99_of(options) < LONG_MS && few_are_held(options);
+    bool row_lock = !bench_is_sqlite_url(options->url) && !short_handler && p99_of(options) < LONG_MS && few_are_held(options);
     return row_lock ? HF_ROW_LOCK : HF_LEASE;
 }
 
@@ -58,18 +53,32 @@ static void say_which(FILE *out, const struct bench_options *options)
     fprintf(out, "%s fits this workload%s: ", hf_strategy_name(advised), advised == options->strategy ? "" : " better");
     if (advised == HF_ROW_LOCK)
         fputs("so few connections are affordable, and a crash then gives the row back at once and uses up no attempt.\n", out);
-    else if (is_sqlite(options))
+    else if (bench_is_sqlite_url(options->url))
         fputs("SQLite has no row locks, and a lease takes its one writer only for moments.\n", out);
     else if (p99 >= LONG_MS)
         number(out, "handlers of up to ", p99 / 1000, " s (p99) outlive the limits that servers set on idle transactions.\n");
     else if (mean < SHORT_MS)
         number(out, "with handlers of ", mean, " ms claims and settles are most of the work, and a lease groups them.\n");
-    else
+    else if (options->max_connections > 0)
         fputs("a connection for each delivery would be more than a quarter of the server's.\n", out);
+    else
+        fprintf(out, "a connection for each delivery would be more than %d, a quarter of the 100 that servers commonly allow.\n",
+                FEW_CONNECTIONS);
     fprintf(out,
             "Where the handler's own writes must commit together with the job, subscribe `transactional`: that holds a connection for "
             "each delivery in every strategy%s.\n",
-            is_sqlite(options) ? ", and SQLite allows one such delivery at a time" : "");
+            bench_is_sqlite_url(options->url) ? ", and SQLite allows one such delivery at a time" : "");
+}
+
+static void say_overload(FILE *out, const struct bench_plan *plan)
+{
+    number(out, "Jobs arrive faster than they can be done: each process does ", plan->model.jobs_per_second, " a second at most. ");
+    if (plan->workers_enough > 0)
+        fprintf(out, "With %zu workers at once it would keep up.\n", plan->workers_enough);
+    else if (plan->saturated)
+        fputs("More workers would not keep up either, because the database sets the pace.\n", out);
+    else
+        fputs("Whether more workers would is not known: the database still grew faster with the most for which its speed is known.\n", out);
 }
 
 /* Of the strategy that was asked for, be it the one that fits or not; so are the crash and the fleet below. */
@@ -79,14 +88,14 @@ static void say_cost(FILE *out, const struct bench_options *options, const struc
         fputs("It", out);
     else
         fprintf(out, "As asked, %s: it", hf_strategy_name(options->strategy));
-    fprintf(out, " wants a pool of %zu connections (at least %zu) for %zu workers; ", plan->pool_recommended, plan->pool_minimum,
-            plan->workers);
+    fprintf(out, " wants a pool of %zu connections (at least %zu) for %zu workers; ", plan->sizes.pool_recommended,
+            plan->sizes.pool_minimum, plan->workers);
     number(out, "deliveries hold ", plan->held_mean, " of them on average");
     fprintf(out, ", %zu for 99 %% of the time.\n", plan->held_p99);
-    if (plan->workers_at_once < plan->workers)
-        fprintf(out, "On a pool of %zu only %zu of the %zu workers run at once.\n", plan->pool, plan->workers_at_once, plan->workers);
+    if (plan->sizes.workers_at_once < plan->workers)
+        fprintf(out, "On a pool of %zu only %zu of the %zu workers run at once.\n", plan->pool, plan->sizes.workers_at_once, plan->workers);
     if (!plan->model.stable)
-        number(out, "Jobs arrive faster than they can be done: each process does ", plan->model.jobs_per_second, " a second at most.\n");
+        say_overload(out, plan);
 }
 
 static void say_crash(FILE *out, const struct bench_options *options)
@@ -128,8 +137,8 @@ static void say_fleet(FILE *out, const struct bench_options *options, const stru
 {
     fprintf(out, "The fleet wants %zu connections", plan->fleet_connections);
     if (plan->max_connections == 0) {
-        fputs(is_sqlite(options) ? ": each opens the file, and SQLite sets no limit.\n"
-                                 : "; whether the server has them is not known (--max-connections, or name a database).\n",
+        fputs(bench_is_sqlite_url(options->url) ? ": each opens the file, and SQLite sets no limit.\n"
+                                                : "; whether the server has them is not known (--max-connections, or name a database).\n",
               out);
         return;
     }
@@ -148,11 +157,11 @@ static void say_change(FILE *out, const struct bench_options *options, const str
         fprintf(out, "The answer changes to lease with more than %zu connections in all processes, ", affordable);
         number(out, "handlers beyond ", LONG_MS / 1000, " s, ");
         number(out, "or handlers below ", SHORT_MS, " ms.\n");
-    } else if (!is_sqlite(options)) {
+    } else if (!bench_is_sqlite_url(options->url)) {
         number(out, "The answer changes to row_lock with handlers between ", SHORT_MS, " ms ");
         number(out, "and ", LONG_MS / 1000, " s and few enough workers: up to a quarter of the server's connections.\n");
     }
-    if (plan->model.database_utilisation > 0.8 && plan->model.worker_utilisation < 0.8)
+    if (plan->saturated && plan->model.database_utilisation > 0.8 && plan->model.worker_utilisation < 0.8)
         fputs("The database sets the pace: more workers would do no more.\n", out);
 }
 

@@ -3,21 +3,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bench/offered.h"
 #include "bench/plan.h"
 #include "bench/run.h"
-#include "bench/session.h"
 #include "pool/error.h"
 #include "runtime/command_common.h"
 
-enum { MEASURED_WORKERS = 64 };
+enum { MOST_MEASURED = 64 };
 
 /* ---- the speed of the database ---- */
 
-/* Claims and settles that do not hinder each other: mu(n) = n / (claim + settle). */
-static hf_status given_speed(double claim_ms, double settle_ms, struct bench_speed **out, size_t *n, hf_error *err)
+/* Claims and settles that do not hinder each other, and that take as long for a batch as for a row: mu(n) = n b / (claim + settle). */
+static hf_status given_speed(const struct bench_options *options, double claim_ms, double settle_ms, struct bench_speed **out, size_t *n,
+                             hf_error *err)
 {
     static const double most = 1e6;
-    double each = 1000 / fmax(claim_ms + settle_ms, 1e-6);
+    double each = 1000 * bench_jobs_in_one(options) / fmax(claim_ms + settle_ms, 1e-6);
     *n = 2;
     *out = calloc(*n, sizeof **out);
     if (!*out)
@@ -33,51 +34,30 @@ static bool measures(const struct bench_options *options)
 }
 
 /* With --rate alone: about as many as will be at work. */
-static size_t workers_to_measure(const struct bench_options *options)
+static size_t workers_wanted(const struct bench_options *options)
 {
     if (options->workers > 0)
         return options->workers;
     double load = options->rate / 1000 * (bench_distribution_mean(&options->handler) + 2 * BENCH_ASSUMED_MS) * 1.5 + 1;
-    return load < MEASURED_WORKERS ? (size_t)load : MEASURED_WORKERS;
+    return load < MOST_MEASURED ? (size_t)load : MOST_MEASURED;
+}
+
+/* No more than the pool lets run, and not so many that it takes minutes: what is measured with the most of them stands for more. */
+static hf_status measured_speed(const struct bench_options *options, struct bench_speed **out, size_t *n, hf_error *err)
+{
+    struct bench_sizes sizes;
+    hf_status status = bench_plan_sizes(options, workers_wanted(options), &sizes, err);
+    if (status != HF_OK)
+        return status;
+    return bench_speed_measure(options, sizes.workers_at_once < MOST_MEASURED ? sizes.workers_at_once : MOST_MEASURED, out, n, err);
 }
 
 static hf_status speed_of(const struct bench_options *options, struct bench_speed **out, size_t *n, hf_error *err)
 {
     if (measures(options))
-        return bench_speed_measure(options, workers_to_measure(options), out, n, err);
+        return measured_speed(options, out, n, err);
     bool given = options->claim_ms >= 0;
-    return given_speed(given ? options->claim_ms : BENCH_ASSUMED_MS, given ? options->settle_ms : BENCH_ASSUMED_MS, out, n, err);
-}
-
-/* ---- what the server allows ---- */
-
-/* 0 for a database without a server. */
-static hf_status ask_max_connections(hf_runtime *runtime, size_t *out, hf_error *err)
-{
-    char cell[BENCH_CELL] = "";
-    hf_connection *connection = NULL;
-    hf_status status = hf_checkout(runtime, 10000, &connection, err);
-    if (status == HF_OK) {
-        enum bench_database database = bench_session_database(connection);
-        if (database != BENCH_SQLITE)
-            status = bench_session_query(connection, database == BENCH_POSTGRES ? "SHOW max_connections" : "SELECT @@max_connections", cell,
-                                         err);
-    }
-    hf_connection_return(connection);
-    *out = (size_t)strtoul(cell, NULL, 10);
-    return status;
-}
-
-static hf_status find_max_connections(struct bench_options *options, hf_error *err)
-{
-    hf_runtime *runtime = NULL;
-    if (options->max_connections > 0 || !options->url)
-        return HF_OK;
-    hf_status status = hf_runtime_open(options->url, NULL, &runtime, err);
-    if (status == HF_OK)
-        status = ask_max_connections(runtime, &options->max_connections, err);
-    hf_runtime_close(runtime);
-    return status;
+    return given_speed(options, given ? options->claim_ms : BENCH_ASSUMED_MS, given ? options->settle_ms : BENCH_ASSUMED_MS, out, n, err);
 }
 
 /* ---- the command ---- */
@@ -107,7 +87,7 @@ static int plan(struct bench_options *options)
     struct bench_plan made = {.advice = NULL};
     hf_error err = {.status = HF_OK};
     size_t n = 0;
-    hf_status status = find_max_connections(options, &err);
+    hf_status status = bench_ask_limit(options, &err);
     if (!options->has_strategy)
         options->strategy = bench_advised(options);
     if (status == HF_OK)

@@ -18,7 +18,7 @@ int bench_command_run(int argc, char **argv)
     bench_options_parse(BENCH_OPTIONS_RUN, "run", argc, argv, &options);
     hf_status status = bench_run(&options, &result, &err);
     int code = HF__EXIT_DONE;
-    if (status == HF_OK || result.jobs > 0) /* what there is, also of a run that was broken off */
+    if (status == HF_OK || result.done > 0) /* what there is, also of a run that was broken off */
         code = print(&options, &result);
     if (status != HF_OK)
         code = hf__command_fail(&err);

@@ -11,6 +11,7 @@
 #include "bench/crash.h"
 #include "bench/html.h"
 #include "bench/interrupt.h"
+#include "bench/offered.h"
 #include "bench/run.h"
 #include "bench/scan.h"
 #include "pool/deadline.h"

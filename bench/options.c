@@ -160,8 +160,10 @@ static void check_run(const struct argp_state *state, enum bench_option_set set,
     bool one = set == BENCH_OPTIONS_RUN || set == BENCH_OPTIONS_VERIFY;
     if (one && !options->has_strategy)
         argp_error(state, "which strategy? Give --strategy row_lock, lease or advisory (\"compare\" runs them all)");
-    if (options->raw && options->rate > 0)
-        argp_error(state, "--raw compares how fast a filled table is drained, so --rate does not go with it");
+    if (options->raw && options->processes > 1)
+        argp_error(state, "--raw compares within one process: leave --processes out");
+    if (options->raw && (options->rate > 0 || options->fail > 0 || options->batch > 1))
+        argp_error(state, "--raw drains a filled table of single rows that do not fail: leave --rate, --fail and --batch out");
     if (options->rounds && !options->raw)
         argp_error(state, "--rounds are those of --raw: give both or neither");
 }

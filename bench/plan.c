@@ -13,6 +13,7 @@
 
 #include "bench/bench_table.h"
 #include "bench/number.h"
+#include "bench/offered.h"
 #include "pool/error.h"
 #include "runtime/command_common.h"
 
@@ -42,13 +43,28 @@ static hf_status cost_of(const struct bench_options *options, size_t workers, hf
     hf_table *table = NULL;
     subscription.workers = workers;
     subscription.batch = options->batch;
-    hf_status status = open_runtime(options, &runtime, err);
+    hf_status status = bench_offered(options, err);
+    if (status == HF_OK)
+        status = open_runtime(options, &runtime, err);
     if (status == HF_OK)
         status = bench_table_describe(options, "plan", &table, err);
     if (status == HF_OK)
         status = hf_cost_for(runtime, table, &subscription, cost, err);
     hf_table_free(table);
     hf_runtime_close(runtime);
+    return status;
+}
+
+static void put_sizes(const hf_cost *cost, struct bench_sizes *out)
+{
+    *out = (struct bench_sizes){.workers_at_once = cost->workers, .pool_minimum = cost->minimum, .pool_recommended = cost->pool_size};
+}
+
+hf_status bench_plan_sizes(const struct bench_options *options, size_t workers, struct bench_sizes *out, hf_error *err)
+{
+    hf_cost cost = HF_COST_INIT;
+    hf_status status = cost_of(options, workers, &cost, err);
+    put_sizes(&cost, out);
     return status;
 }
 
@@ -59,9 +75,7 @@ static size_t others(const hf_cost *cost)
 
 /* ---- what the model is asked ---- */
 
-/* A batch is claimed, handled and settled as one under row lock and advisory lock, so to the model it is one long job. Jobs that arrive one
- * by one rarely make a batch. Under a lease the workers take what has been claimed, and rows are claimed ahead of them. */
-static double jobs_in_one(const struct bench_options *options)
+double bench_jobs_in_one(const struct bench_options *options)
 {
     return options->strategy != HF_LEASE && options->rate <= 0 && options->batch > 1 ? (double)options->batch : 1;
 }
@@ -77,7 +91,7 @@ static double handler_scv(const struct bench_options *options)
 static struct bench_model_input input_of(const struct bench_options *options, size_t workers, const struct bench_speed *speed,
                                          size_t n_speed)
 {
-    double each = jobs_in_one(options);
+    double each = bench_jobs_in_one(options);
     double processes = (double)(options->processes ? options->processes : 1);
     return (struct bench_model_input){
         .workers = workers,
@@ -90,12 +104,17 @@ static struct bench_model_input input_of(const struct bench_options *options, si
     };
 }
 
+static size_t enough_workers(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed)
+{
+    struct bench_model_input input = input_of(options, 1, speed, n_speed);
+    return bench_model_workers_for(&input, LATE, MOST_WORKERS);
+}
+
 size_t bench_plan_workers(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed)
 {
     if (options->workers > 0 || options->rate <= 0)
         return options->workers ? options->workers : DEFAULT_WORKERS;
-    struct bench_model_input input = input_of(options, 1, speed, n_speed);
-    return bench_model_workers_for(&input, LATE, MOST_WORKERS);
+    return enough_workers(options, speed, n_speed);
 }
 
 /* ---- the plan ---- */
@@ -105,7 +124,7 @@ static double held_by_worker(const hf_cost *cost, const struct bench_plan *plan)
 {
     double full = (double)cost->held / (double)plan->workers;
     size_t apart = others(cost) + cost->spare;
-    double room = plan->pool > apart ? (double)(plan->pool - apart) / (double)plan->workers_at_once : 1;
+    double room = plan->pool > apart ? (double)(plan->pool - apart) / (double)plan->sizes.workers_at_once : 1;
     return fmin(full, fmax(room, 1));
 }
 
@@ -115,9 +134,9 @@ static void put_held(const struct bench_options *options, const hf_cost *cost, s
     if (options->rate > 0)
         by_worker = fmin(by_worker, 1);
     bool each = options->strategy == HF_ADVISORY_LOCK;
-    size_t most = (size_t)ceil(by_worker * (double)plan->workers_at_once) + others(cost);
+    size_t most = (size_t)ceil(by_worker * (double)plan->sizes.workers_at_once) + others(cost);
     if (each && cost->held_per_delivery <= 0) /* SQLite: each worker claims and settles by itself, and takes a connection for that */
-        most = plan->workers_at_once + others(cost);
+        most = plan->sizes.workers_at_once + others(cost);
     plan->held_per_delivery = each ? cost->held_per_delivery : cost->held_per_delivery / rows;
     plan->held_mean = by_worker * plan->model.in_handler_mean;
     plan->held_p99 = (size_t)ceil(by_worker * (double)plan->model.in_handler_p99);
@@ -131,10 +150,10 @@ static double pool_wait(const struct bench_options *options, const hf_cost *cost
     if (cost->held_per_delivery > 0)
         return 0;
     bool lease = options->strategy == HF_LEASE;
-    size_t askers = lease ? cost->claim + cost->settle : plan->workers_at_once;
+    size_t askers = lease ? cost->claim + cost->settle : plan->sizes.workers_at_once;
     size_t connections = lease && plan->pool > 1 ? plan->pool - cost->renew : plan->pool;
     double per_job = plan->model.jobs_per_second > 0 ? 1000 / plan->model.jobs_per_second : 0;
-    double cycle = lease ? per_job : per_job * (double)plan->workers_at_once / 2;
+    double cycle = lease ? per_job : per_job * (double)plan->sizes.workers_at_once / 2;
     double hold = lease ? cycle * plan->model.database_utilisation : plan->model.in_database_mean * per_job / 2;
     return bench_model_connection_wait_p99_ms(askers, connections, hold, fmax(cycle - hold, 0));
 }
@@ -154,10 +173,19 @@ static struct bench_model model_of(const struct bench_options *options, size_t w
 {
     struct bench_model_input input = input_of(options, workers, speed, n_speed);
     struct bench_model model = bench_model_of(&input);
-    model.jobs_per_second *= jobs_in_one(options);
+    model.jobs_per_second *= bench_jobs_in_one(options);
     if (options->rate <= 0)
         model.start_wait_mean_ms = model.start_wait_p99_ms = -1;
     return model;
+}
+
+static bool is_saturated(const struct bench_speed *speed, size_t n_speed)
+{
+    static const double more = 1.05;
+    double before = 0;
+    for (size_t i = 0; i + 1 < n_speed; i++)
+        before = fmax(before, speed[i].jobs_per_second);
+    return n_speed > 1 && speed[n_speed - 1].jobs_per_second <= more * before;
 }
 
 static hf_status fill(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed, struct bench_plan *plan,
@@ -167,17 +195,18 @@ static hf_status fill(const struct bench_options *options, const struct bench_sp
     plan->workers = bench_plan_workers(options, speed, n_speed);
     if (plan->workers == 0)
         return hf__fail(err, HF_INVALID,
-                        "%g jobs a second are more than %d workers can do in one process with this database: give --processes, or fewer "
-                        "jobs",
+                        "%g jobs a second are more than %d workers can do in one process with this database: give more processes "
+                        "(--processes), or fewer jobs",
                         options->rate, MOST_WORKERS);
     hf_status status = cost_of(options, plan->workers, &cost, err);
     if (status != HF_OK)
         return status;
-    plan->workers_at_once = cost.workers;
-    plan->pool_minimum = cost.minimum;
-    plan->pool_recommended = cost.pool_size;
+    put_sizes(&cost, &plan->sizes);
     plan->pool = options->pool ? options->pool : cost.pool_size;
-    plan->model = model_of(options, plan->workers_at_once, speed, n_speed);
+    plan->model = model_of(options, plan->sizes.workers_at_once, speed, n_speed);
+    plan->saturated = is_saturated(speed, n_speed);
+    if (!plan->model.stable)
+        plan->workers_enough = enough_workers(options, speed, n_speed);
     put_held(options, &cost, plan);
     plan->pool_wait_p99_ms = pool_wait(options, &cost, plan);
     put_fleet(options, plan);
@@ -192,8 +221,8 @@ static hf_status fill_batches(const struct bench_options *options, const struct 
     if (!batches)
         return hf__fail_memory(err);
     for (size_t i = 0; i < n_speed; i++)
-        batches[i] = (struct bench_speed){speed[i].n, fmax(speed[i].jobs_per_second, 1e-6) / jobs_in_one(options),
-                                          speed[i].late_ms * jobs_in_one(options), speed[i].spread};
+        batches[i] = (struct bench_speed){speed[i].n, fmax(speed[i].jobs_per_second, 1e-6) / bench_jobs_in_one(options),
+                                          speed[i].late_ms * bench_jobs_in_one(options), speed[i].spread};
     hf_status status = fill(options, batches, n_speed, plan, err);
     free(batches);
     return status;
@@ -221,8 +250,8 @@ json_t *bench_plan_json(const struct bench_plan *plan)
     const struct bench_model *model = &plan->model;
     json_t *json = json_pack(
         "{s:s, s:I, s:I, s:{s:I, s:I, s:I}, s:f, s:I, s:f, s:f, s:I, s:b, s:{s:f, s:f}, s:f, s:I, s:I, s:b, s:s}", "strategy",
-        hf_strategy_name(plan->strategy), "workers", (json_int_t)plan->workers, "workers_at_once", (json_int_t)plan->workers_at_once,
-        "pool", "minimum", (json_int_t)plan->pool_minimum, "recommended", (json_int_t)plan->pool_recommended, "size",
+        hf_strategy_name(plan->strategy), "workers", (json_int_t)plan->workers, "workers_at_once", (json_int_t)plan->sizes.workers_at_once,
+        "pool", "minimum", (json_int_t)plan->sizes.pool_minimum, "recommended", (json_int_t)plan->sizes.pool_recommended, "size",
         (json_int_t)plan->pool, "held_mean", plan->held_mean, "held_p99", (json_int_t)plan->held_p99, "held_per_delivery",
         plan->held_per_delivery, "jobs_per_second", model->jobs_per_second * (double)plan->processes, "fleet_connections",
         (json_int_t)plan->fleet_connections, "fits", plan->fits, "utilisation", "workers", model->worker_utilisation, "database",
@@ -230,6 +259,8 @@ json_t *bench_plan_json(const struct bench_plan *plan)
         (json_int_t)plan->reserve, "stable", model->stable, "advice", plan->advice);
     json_t *most = plan->max_connections ? json_integer((json_int_t)plan->max_connections) : json_null();
     bool good = json && json_object_set_new(json, "max_connections", most) == 0;
+    json_t *enough = model->stable || plan->workers_enough == 0 ? json_null() : json_integer((json_int_t)plan->workers_enough);
+    good = good && json_object_set_new(json, "workers_enough", enough) == 0;
     good = good && json_object_set_new(json, "processes", json_integer((json_int_t)plan->processes)) == 0;
     double mean_ms = fmax(model->start_wait_mean_ms, 0), p99_ms = fmax(model->start_wait_p99_ms, 0);
     good = good && json_object_set_new(json, "start_wait_ms", json_pack("{s:f, s:f}", "mean", mean_ms, "p99", p99_ms)) == 0;
@@ -264,10 +295,10 @@ void bench_plan_print(const struct bench_plan *plan)
     const struct bench_model *model = &plan->model;
     printf("%-34s %s\n", "strategy", hf_strategy_name(plan->strategy));
     count_line("workers", plan->workers, "");
-    count_line("  that run at once", plan->workers_at_once, "");
+    count_line("  that run at once", plan->sizes.workers_at_once, "");
     count_line("pool", plan->pool, "");
-    count_line("  at least", plan->pool_minimum, "");
-    count_line("  recommended", plan->pool_recommended, "");
+    count_line("  at least", plan->sizes.pool_minimum, "");
+    count_line("  recommended", plan->sizes.pool_recommended, "");
     line("connections held, mean", plan->held_mean, "");
     count_line("connections held, p99", plan->held_p99, "");
     count_line("connections in use, at most", plan->peak_in_use, "");

@@ -10,11 +10,19 @@
 
 #define BENCH_ASSUMED_MS 1.0 /* a claim, or a settle, where nothing is known */
 
+/* What can be said before the speed of the database is known. */
+struct bench_sizes {
+    size_t workers_at_once; /* that fit the pool */
+    size_t pool_minimum, pool_recommended;
+};
+
 struct bench_plan {
     hf_strategy strategy;
-    size_t workers;         /* wanted (or found from the rate) */
-    size_t workers_at_once; /* that fit the pool */
-    size_t pool, pool_minimum, pool_recommended;
+    size_t workers;        /* wanted (or found from the rate) */
+    size_t workers_enough; /* where jobs arrive faster than they can be done: as many as would do; 0: no number would */
+    bool saturated;        /* the database did no more with the most that its speed is known for than with fewer */
+    struct bench_sizes sizes;
+    size_t pool;
     double held_per_delivery;
     double held_mean; /* connections held by deliveries in work */
     size_t held_p99, peak_in_use;
@@ -37,6 +45,11 @@ char *bench_advice(const struct bench_options *options, const struct bench_plan 
 
 /* The workers of each process: as asked, or as many as the rate needs with this speed; 0: more than there can be. */
 size_t bench_plan_workers(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed);
+/* For `workers` in each process. Opens a runtime for its cost model, connects to nothing. */
+hf_status bench_plan_sizes(const struct bench_options *options, size_t workers, struct bench_sizes *out, hf_error *err);
+/* Jobs that are claimed, handled and settled as one, and so are one long job to the model: those of a batch under row lock and advisory
+ * lock. Jobs that arrive one by one rarely make a batch; under a lease the workers take what has been claimed, ahead of them. */
+double bench_jobs_in_one(const struct bench_options *options);
 
 /* The strategy that fits: row_lock where its connections are affordable and its transactions are neither very long nor most of the work,
  * else lease. */

@@ -74,9 +74,9 @@ static json_t *rounds_json(const double *rates, size_t n)
 
 static json_t *raw_json(const struct bench_raw *raw)
 {
-    return json_pack("{s:f, s:f, s:f, s:b, s:o, s:o}", "jobs_per_second", raw->jobs_per_second, "ratio", raw->ratio, "spread", raw->spread,
-                     "indistinguishable", raw->indistinguishable, "rounds_ours", rounds_json(raw->ours, raw->rounds), "rounds_raw",
-                     rounds_json(raw->theirs, raw->rounds));
+    return json_pack("{s:f, s:f, s:f, s:f, s:b, s:o, s:o}", "jobs_per_second", raw->jobs_per_second, "ours_per_second",
+                     raw->ours_per_second, "ratio", raw->ratio, "spread", raw->spread, "indistinguishable", raw->indistinguishable,
+                     "rounds_ours", rounds_json(raw->ours, raw->rounds), "rounds_raw", rounds_json(raw->theirs, raw->rounds));
 }
 
 static json_t *jobs_json(const struct bench_result *result)

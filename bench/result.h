@@ -23,7 +23,7 @@ struct bench_raw {
     double jobs_per_second;                                  /* theirs, median */
     double ours_per_second;                                  /* median */
     double ratio;                                            /* median of ours over theirs */
-    double spread;                                           /* of the ratio: half of (its largest - its smallest) over the median */
+    double spread;                                           /* of the ratio: half of its largest less its smallest */
     bool indistinguishable;                                  /* not all rounds say the same of which is faster */
 };
 
@@ -54,7 +54,7 @@ struct bench_result {
     struct bench_purpose purposes[16];
     size_t n_purposes;
     double round_trips_per_job, commits_per_job;
-    double connection_wait_p99_ms; /* the worst of the purposes */
+    double connection_wait_p99_ms; /* for a claim or for a settle, the worse of the two; opening one is part of it */
     /* the cost model's word */
     size_t model_pool_size, model_peak_in_use;
     double model_held_per_delivery;

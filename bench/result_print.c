@@ -59,14 +59,14 @@ static void print_purposes(const struct bench_result *result)
 
 static void print_connections(const struct bench_result *result)
 {
-    puts(result->processes > 1 ? "Connections, of each process" : "Connections");
+    puts(result->processes > 1 ? "Connections: sizes and peaks of one process, times of all" : "Connections");
     count("pool", result->pool_size, "");
     count("most open", result->peak_open, "");
     count("most in use", result->peak_in_use, "");
     if (result->server_sampled)
-        count("most seen by the server", result->server_peak, result->processes > 1 ? "(of all processes)" : "");
+        count("most seen by the server", result->server_peak, result->processes > 1 ? "from all processes" : "");
     number("held by a delivery", result->held_per_delivery, "on average");
-    number("held by all deliveries", result->held_mean, "on average");
+    number("held by all deliveries", result->held_mean, result->processes > 1 ? "on average, in one process" : "on average");
     number("wait for one, p99", result->connection_wait_p99_ms, "ms");
     number("connection out, a job", 1000 * result->seconds_per_job, "ms");
     print_purposes(result);
@@ -91,8 +91,8 @@ static void print_raw(const struct bench_raw *raw)
     printf("Beside the hand-written loop, medians of %zu rounds\n", raw->rounds);
     printf("  %-26s %s jobs/s\n", "holdfast", bench_number_short(raw->ours_per_second, rate));
     printf("  %-26s %s jobs/s\n", "the loop", bench_number_short(raw->jobs_per_second, rate));
-    printf("  %-26s %s +- %s%s\n", "holdfast over the loop", bench_number(raw->ratio, 3, ratio),
-           bench_number(raw->spread * raw->ratio, 3, spread), raw->indistinguishable ? ": indistinguishable" : "");
+    printf("  %-26s %s +- %s%s\n", "holdfast over the loop", bench_number(raw->ratio, 3, ratio), bench_number(raw->spread, 3, spread),
+           raw->indistinguishable ? ": indistinguishable" : "");
 }
 
 static void print_counts(const struct bench_result *result)

@@ -3,18 +3,20 @@
 #include "bench/run.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include "bench/arrivals.h"
 #include "bench/collect.h"
 #include "bench/fleet.h"
 #include "bench/interrupt.h"
 #include "bench/observer.h"
+#include "bench/offered.h"
 #include "bench/progress.h"
 #include "bench/raw.h"
 #include "pool/deadline.h"
 #include "pool/error.h"
+#include "runtime/command_common.h"
 
 #define MOST_NS 9e18 /* of an int64_t */
 enum { FILL = 1000, SIDE_CONNECTIONS = 3, STALL_SECONDS = 60 };
@@ -83,6 +85,13 @@ static void on_tick(void *ctx)
     bench_tally_stop(run->tally);
 }
 
+/* Counting and dropping may take long where the server does not answer. */
+static void say_ending(const struct run *run)
+{
+    if (bench_interrupt_came() && isatty(STDERR_FILENO))
+        fprintf(stderr, "%s: interrupted, dropping %s; interrupt again to leave it and end at once\n", hf__program, run->name);
+}
+
 /* ---- before ---- */
 
 static struct bench_drain drain_of(struct run *run)
@@ -125,6 +134,8 @@ static hf_status fill(struct run *run, hf_error *err)
         bench_progress_at(&run->progress, run->added);
     }
     bench_progress_end(&run->progress);
+    if (status != HF_OK)
+        say_ending(run);
     return status;
 }
 
@@ -164,6 +175,7 @@ static hf_status measure(struct run *run, struct bench_result *out, hf_error *er
     note(run, bench_arrivals_end(run->arrivals, &run->added, &drained), &drained);
     run->arrivals = NULL;
     bench_progress_end(&run->progress);
+    say_ending(run);
     account(run, out, &drained);
     if (run->status != HF_OK && err)
         *err = run->err;
@@ -255,16 +267,6 @@ static hf_status run_theirs(const struct bench_options *options, const struct be
 
 /* ---- both ---- */
 
-static hf_status check(const struct bench_options *options, hf_error *err)
-{
-    if (options->raw && options->processes > 1)
-        return hf__fail(err, HF_INVALID, "--raw compares within one process: leave --processes out");
-    if (options->raw && (options->rate > 0 || options->fail > 0 || options->batch > 1))
-        return hf__fail(err, HF_INVALID,
-                        "--raw drains a filled table of single rows that do not fail: leave --rate, --fail and --batch out");
-    return HF_OK;
-}
-
 /* A B A B: what the machine does meanwhile meets both. The result of the last round of ours stays. */
 static hf_status rounds(const struct bench_options *options, const struct bench_workload *workload, struct bench_result *out, hf_error *err)
 {
@@ -287,36 +289,34 @@ static hf_status rounds(const struct bench_options *options, const struct bench_
     return status;
 }
 
+static hf_status rounds_or_interrupt(const struct bench_options *options, const struct bench_workload *workload, struct bench_result *out,
+                                     hf_error *err)
+{
+    hf_status status = bench_interrupt_begin(err);
+    if (status != HF_OK)
+        return status;
+    status = rounds(options, workload, out, err);
+    if (status == HF_STOPPED && bench_interrupt_came())
+        hf__fail(err, HF_STOPPED,
+                 out->done < workload->n ? "interrupted when %zu of %zu jobs were done"
+                                         : "interrupted in the hand-written loop, with %zu of %zu of ours done",
+                 out->done, workload->n);
+    bench_interrupt_end();
+    return status;
+}
+
 hf_status bench_run(const struct bench_options *options, struct bench_result *out, hf_error *err)
 {
     struct bench_workload workload = {.n = 0};
     struct bench_options all_options = *options;
     all_options.workers = options->workers > 0 ? options->workers : 4;
     *out = (struct bench_result){.n_purposes = 0};
-    hf_status status = check(&all_options, err);
+    hf_status status = bench_offered(&all_options, err);
     if (status == HF_OK)
         status = bench_workload_make(&all_options, &workload, err);
     if (status != HF_OK)
         return status;
-    status = bench_interrupt_begin(err);
-    if (status == HF_OK)
-        status = rounds(&all_options, &workload, out, err);
-    if (status == HF_STOPPED && bench_interrupt_came())
-        hf__fail(err, HF_STOPPED,
-                 out->done < workload.n ? "interrupted when %zu of %zu jobs were done"
-                                        : "interrupted in the hand-written loop, with %zu of %zu of ours done",
-                 out->done, workload.n);
-    bench_interrupt_end();
+    status = rounds_or_interrupt(&all_options, &workload, out, err);
     bench_workload_free(&workload);
     return status;
-}
-
-size_t bench_strategies(const char *url, hf_strategy out[3])
-{
-    size_t n = 0;
-    if (strncmp(url, "sqlite:", 7) != 0)
-        out[n++] = HF_ROW_LOCK;
-    out[n++] = HF_LEASE;
-    out[n++] = HF_ADVISORY_LOCK;
-    return n;
 }

@@ -10,9 +10,6 @@
  * called from the only thread of the process (it forks for --processes). Free *out in every case. */
 hf_status bench_run(const struct bench_options *options, struct bench_result *out, hf_error *err);
 
-/* The strategies that this database offers, in the order row_lock, lease, advisory (SQLite has no row lock). Returns how many. */
-size_t bench_strategies(const char *url, hf_strategy out[3]);
-
 int bench_command_run(int argc, char **argv);
 int bench_command_compare(int argc, char **argv);
 int bench_command_sweep(int argc, char **argv);

@@ -47,16 +47,6 @@ static int compare_x(const void *a, const void *b)
 
 /* ---- pools ---- */
 
-static hf_status least_pool(const struct bench_options *options, size_t *out, hf_error *err)
-{
-    struct bench_speed any = {.n = 1, .jobs_per_second = 1};
-    struct bench_plan plan = {.advice = NULL};
-    hf_status status = bench_plan_of(options, &any, 1, &plan, err);
-    *out = plan.pool_minimum > 0 ? plan.pool_minimum : 1;
-    bench_plan_free(&plan);
-    return status;
-}
-
 /* Jobs a second between the first twentieth and the last tenth of a filled table: a short run is long to begin and to end. Both moments
  * stand in the histogram of the time from the start of the run to each settle. */
 static double steady_rate(const struct bench_result *result)
@@ -86,8 +76,9 @@ static hf_status run_pool(const struct bench_options *options, struct bench_comp
 static hf_status scan_pools_of(const struct bench_options *options, struct bench_compared *compared, size_t enough, hf_error *err)
 {
     struct bench_options these = scan_options(options, compared->result.strategy);
-    size_t least = 1, last = 1;
-    hf_status status = least_pool(&these, &least, err);
+    struct bench_sizes sizes = {0};
+    size_t last = 1;
+    hf_status status = bench_plan_sizes(&these, these.workers, &sizes, err);
     while (last < enough)
         last *= 2;
     bool has_main = options->rate <= 0;
@@ -97,7 +88,7 @@ static hf_status scan_pools_of(const struct bench_options *options, struct bench
     for (size_t i = 1; i < MOST_POOLS && from > 1; i++)
         from /= 2;
     for (size_t pool = from; pool <= last && status == HF_OK; pool *= 2) {
-        if (pool >= least && !(has_main && pool == compared->result.pool_size))
+        if (pool >= sizes.pool_minimum && !(has_main && pool == compared->result.pool_size))
             status = run_pool(options, compared, pool, err);
     }
     qsort(compared->by_pool, compared->n_by_pool, sizeof *compared->by_pool, compare_x);

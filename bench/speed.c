@@ -35,12 +35,6 @@ static enum bench_law law_of(const struct bench_options *options)
     return bench_distribution_scv(&options->handler) > 0 ? BENCH_EXPONENTIAL : BENCH_CONSTANT;
 }
 
-/* Under row lock and advisory lock a batch is claimed, handled and settled as one. */
-static double jobs_in_one(const struct bench_options *options)
-{
-    return options->batch > 1 && options->strategy != HF_LEASE ? (double)options->batch : 1;
-}
-
 /* Milliseconds for each job that a connection was held while the handler ran. */
 static double held_ms(const struct bench_result *result)
 {
@@ -50,7 +44,7 @@ static double held_ms(const struct bench_result *result)
 /* Under advisory lock each row of a batch has its own connection, for as long as the batch is handled. */
 static double connections_each(const struct bench_options *options)
 {
-    return options->batch > 1 && options->strategy == HF_ADVISORY_LOCK ? (double)options->batch : 1;
+    return options->strategy == HF_ADVISORY_LOCK ? bench_jobs_in_one(options) : 1;
 }
 
 /* A busy machine wakes a handler that sleeps late. Only where a connection is held meanwhile does that matter, and is seen. */
@@ -62,7 +56,7 @@ static double late_ms(const struct bench_options *options, const struct bench_re
 
 static struct bench_speed speed_of(const struct bench_options *options, const struct bench_result *result)
 {
-    double workers = (double)result->workers, batch = jobs_in_one(options);
+    double workers = (double)result->workers, batch = bench_jobs_in_one(options);
     if (options->strategy == HF_LEASE)
         return (struct bench_speed){.n = workers, .jobs_per_second = result->steady.jobs_per_second};
     double late = late_ms(options, result), cycle = workers * batch * 1000 / result->steady.jobs_per_second;
@@ -70,13 +64,15 @@ static struct bench_speed speed_of(const struct bench_options *options, const st
     return (struct bench_speed){.n = n, .jobs_per_second = 1000 * n * batch / inside, .late_ms = late};
 }
 
-/* Like this run, but of so many workers, whose handlers pause. */
+/* Like this run, but of so many workers, whose handlers pause, on a full table. Where jobs arrive one by one they do not come in batches,
+ * and so they do not here. */
 static struct bench_options pausing(const struct bench_options *options, size_t workers)
 {
     static char text[] = "pause";
     struct bench_options these = *options;
     these.workers = workers;
     these.processes = 1;
+    these.batch = options->rate > 0 ? 1 : options->batch;
     these.rate = 0;
     these.fail = 0;
     these.raw = false;

@@ -1,17 +1,24 @@
 /* Throughput and waiting against the size of the pool, or the number of workers: where more stops helping. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "bench/knee.h"
+#include "bench/offered.h"
 #include "bench/plan.h"
 #include "bench/run.h"
 #include "runtime/command_common.h"
 
 struct sweep {
     struct bench_point *points; /* owned */
-    size_t n;
-    struct bench_knee at;
+    size_t n, done;             /* sizes; less than all were run where it was interrupted */
+    struct bench_knee at;       /* where all were */
 };
+
+static bool complete(const struct sweep *sweep)
+{
+    return sweep->done == sweep->n;
+}
 
 /* ---- which sizes ---- */
 
@@ -38,18 +45,16 @@ static size_t sizes_between(size_t least, size_t most, struct bench_point *out)
 
 static hf_status list_sizes(const struct bench_options *options, struct sweep *sweep, hf_error *err)
 {
-    struct bench_speed any = {.n = 1, .jobs_per_second = 1};
-    struct bench_plan plan = {.advice = NULL};
-    hf_status status = bench_plan_of(options, &any, 1, &plan, err);
+    struct bench_sizes sizes;
+    hf_status status = bench_plan_sizes(options, options->workers, &sizes, err);
     if (status != HF_OK)
         return status;
     size_t least = 1, most = options->workers;
     if (!options->over_workers) {
-        least = plan.pool_minimum;
-        most = options->pool ? options->pool : plan.pool_recommended;
+        least = sizes.pool_minimum;
+        most = options->pool ? options->pool : sizes.pool_recommended;
         most = most > least ? most : least;
     }
-    bench_plan_free(&plan);
     sweep->points = calloc(sizes_between(least, most, NULL), sizeof *sweep->points);
     if (!sweep->points) {
         *err = (hf_error){.status = HF_NO_MEMORY, .message = "out of memory"};
@@ -65,13 +70,14 @@ static hf_status run_point(const struct bench_options *options, struct bench_poi
 {
     struct bench_options these = *options;
     struct bench_result result = {.crash_ms = -1};
+    these.quiet = true; /* a pool that is too small is meant to be */
     if (options->over_workers)
         these.workers = point->x;
     else
         these.pool = point->x;
     hf_status status = bench_run(&these, &result, err);
     if (status == HF_OK) {
-        point->jobs_per_second = result.jobs_per_second;
+        point->jobs_per_second = result.steady.jobs_per_second;
         point->wait_p99_ms = result.connection_wait_p99_ms;
         point->peak_in_use = result.peak_in_use;
         *right = *right && bench_result_right(&result);
@@ -87,35 +93,62 @@ static const char *axis_of(const struct bench_options *options)
     return options->over_workers ? "workers" : "pool";
 }
 
-static void print_sweep(const struct bench_options *options, const struct sweep *sweep)
+/* What part of a sweep cannot tell: more, larger sizes might do better. */
+static void print_found(const struct bench_options *options, const struct sweep *sweep)
 {
-    printf("%s\n%8s %12s %8s %14s %12s\n", hf_strategy_name(options->strategy), axis_of(options), "jobs/s", "of best", "p99 wait, ms",
-           "peak in use");
-    for (size_t i = 0; i < sweep->n; i++) {
-        const struct bench_point *point = &sweep->points[i];
-        printf("%8zu %12.1f %7.0f%% %14.2f %12zu%s%s\n", point->x, point->jobs_per_second,
-               100 * point->jobs_per_second / sweep->points[sweep->at.best].jobs_per_second, point->wait_p99_ms, point->peak_in_use,
-               i == sweep->at.enough ? "  smallest with 95 %" : "", i == sweep->at.knee ? "  knee" : "");
-    }
-    if (options->over_workers)
+    if (!complete(sweep))
+        printf("%zu of %zu sizes were run: too few to say where more stops helping.\n\n", sweep->done, sweep->n);
+    else if (options->over_workers)
         printf("%zu workers do 95 %% of the best throughput.\n\n", sweep->points[sweep->at.enough].x);
     else
         printf("A pool of %zu does 95 %% of the best throughput.\n\n", sweep->points[sweep->at.enough].x);
 }
 
+static const char *mark_of(const struct sweep *sweep, size_t i)
+{
+    bool enough = complete(sweep) && i == sweep->at.enough, knee = complete(sweep) && i == sweep->at.knee;
+    return enough && knee ? "  smallest with 95 %, knee" : enough ? "  smallest with 95 %" : knee ? "  knee" : "";
+}
+
+static double best_of(const struct sweep *sweep)
+{
+    double best = 0;
+    for (size_t i = 0; i < sweep->done; i++)
+        best = fmax(best, sweep->points[i].jobs_per_second);
+    return best > 0 ? best : 1;
+}
+
+static void print_sweep(const struct bench_options *options, const struct sweep *sweep)
+{
+    double best = best_of(sweep);
+    printf("%s\n%8s %12s %8s %14s %12s\n", hf_strategy_name(options->strategy), axis_of(options), "jobs/s", "of best", "p99 wait, ms",
+           "peak in use");
+    for (size_t i = 0; i < sweep->done; i++) {
+        const struct bench_point *point = &sweep->points[i];
+        printf("%8zu %12.1f %7.0f%% %14.2f %12zu%s\n", point->x, point->jobs_per_second, 100 * point->jobs_per_second / best,
+               point->wait_p99_ms, point->peak_in_use, mark_of(sweep, i));
+    }
+    print_found(options, sweep);
+}
+
+static json_t *x_json(const struct sweep *sweep, size_t i)
+{
+    return complete(sweep) ? json_integer((json_int_t)sweep->points[i].x) : json_null();
+}
+
 static json_t *sweep_json(const struct bench_options *options, const struct sweep *sweep)
 {
     json_t *points = json_array();
-    for (size_t i = 0; i < sweep->n; i++) {
+    for (size_t i = 0; i < sweep->done; i++) {
         const struct bench_point *point = &sweep->points[i];
         if (json_array_append_new(points, json_pack("{s:I, s:f, s:f, s:I}", axis_of(options), (json_int_t)point->x, "jobs_per_second",
                                                     point->jobs_per_second, "wait_p99_ms", point->wait_p99_ms, "peak_in_use",
                                                     (json_int_t)point->peak_in_use)) != 0)
             break; /* out of memory: then the next does not work either */
     }
-    return json_pack("{s:s, s:o, s:I, s:I, s:I}", "strategy", hf_strategy_name(options->strategy), "points", points, "best",
-                     (json_int_t)sweep->points[sweep->at.best].x, "smallest_with_95_percent", (json_int_t)sweep->points[sweep->at.enough].x,
-                     "knee", (json_int_t)sweep->points[sweep->at.knee].x);
+    return json_pack("{s:s, s:b, s:o, s:o, s:o, s:o}", "strategy", hf_strategy_name(options->strategy), "complete", complete(sweep),
+                     "points", points, "best", x_json(sweep, sweep->at.best), "smallest_with_95_percent", x_json(sweep, sweep->at.enough),
+                     "knee", x_json(sweep, sweep->at.knee));
 }
 
 /* One strategy. What was run before an interruption is printed. */
@@ -123,14 +156,13 @@ static hf_status sweep_one(const struct bench_options *options, json_t *list, bo
 {
     struct sweep sweep = {.points = NULL};
     hf_status status = list_sizes(options, &sweep, err);
-    size_t done = 0;
-    while (status == HF_OK && done < sweep.n) {
-        status = run_point(options, &sweep.points[done], right, err);
-        done += status == HF_OK;
+    while (status == HF_OK && sweep.done < sweep.n) {
+        status = run_point(options, &sweep.points[sweep.done], right, err);
+        sweep.done += status == HF_OK;
     }
-    sweep.n = done;
-    if (done > 0) {
-        sweep.at = bench_knee_of(sweep.points, sweep.n);
+    if (sweep.done > 0) {
+        if (complete(&sweep))
+            sweep.at = bench_knee_of(sweep.points, sweep.n);
         if (options->json)
             (void)json_array_append_new(list, sweep_json(options, &sweep)); /* its failure shows as out of memory at the end */
         else

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "bench/figures.h"
+#include "bench/offered.h"
 #include "bench/plan.h"
 #include "bench/run.h"
 #include "runtime/command_common.h"
@@ -16,6 +17,8 @@ static void print_figures(const struct bench_figure figures[BENCH_FIGURES], doub
         printf("%-40s %12.2f %12.2f ", figures[i].name, figures[i].predicted, figures[i].measured);
         if (figures[i].meaningless)
             printf("%8s\n", "-");
+        else if (figures[i].bound && error <= 0)
+            printf("%8s\n", "within");
         else
             printf("%7.1f%%%s\n", 100 * error, error <= limit ? "" : "  too far off");
     }
@@ -82,28 +85,19 @@ static int hold_against(const struct bench_options *options, const struct bench_
     return exit_status;
 }
 
-/* The workers that the pool lets run at once: what more there are tells nothing of the database. */
-static hf_status count_workers(const struct bench_options *options, size_t *out, hf_error *err)
+static int verify(struct bench_options *options)
 {
-    struct bench_speed any = {.n = 1, .jobs_per_second = 1};
-    struct bench_plan plan = {.advice = NULL};
-    hf_status status = bench_plan_of(options, &any, 1, &plan, err);
-    *out = plan.workers_at_once;
-    bench_plan_free(&plan);
-    return status;
-}
-
-static int verify(const struct bench_options *options)
-{
-    size_t workers = 0;
+    struct bench_sizes sizes = {0};
     struct bench_speed *speed = NULL;
     struct bench_plan plan = {.advice = NULL};
     hf_error err = {.status = HF_OK};
     size_t n = 0;
     int exit_status = HF__EXIT_FAILED;
-    hf_status status = count_workers(options, &workers, &err);
+    hf_status status = bench_plan_sizes(options, options->workers, &sizes, &err);
     if (status == HF_OK)
-        status = bench_speed_measure(options, workers, &speed, &n, &err);
+        status = bench_ask_limit(options, &err);
+    if (status == HF_OK) /* workers that the pool does not let run tell nothing of the database */
+        status = bench_speed_measure(options, sizes.workers_at_once, &speed, &n, &err);
     if (status == HF_OK)
         status = bench_plan_of(options, speed, n, &plan, &err);
     if (status != HF_OK) {

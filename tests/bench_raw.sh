@@ -1,18 +1,22 @@
 #!/bin/sh
-# Is the hand-written loop of holdfast-bench --raw as fast as pgbench with the same statements on PostgreSQL? Row lock, handlers that do
-# nothing, as many clients, threads and rows, in turns. Prints the rate of each round, medians and spread; fails when the loop is more
-# than 10 % slower. A timing: it wants a machine that does nothing else, and is no part of ctest.
+# Is the hand-written loop of holdfast-bench --raw as fast as pgbench with the same statements on PostgreSQL? Row lock or lease, handlers
+# that do nothing, as many clients, threads and rows, in turns. (Not advisory lock: there the threads tell each other which keys are
+# taken, which pgbench's clients cannot.) Prints the rate of each round, medians and spread; fails when the loop is more than 10 % slower.
+# A timing: it wants a machine that does nothing else, and is no part of ctest.
 #
-#   bench_raw.sh HOLDFAST_BENCH [ROUNDS [CLIENTS [JOBS]]]     5 rounds, 4 clients, 20000 jobs; the server is that of HF_TEST_POSTGRES_URL
+#   bench_raw.sh HOLDFAST_BENCH [STRATEGY [ROUNDS [CLIENTS [JOBS]]]]     row_lock, 5 rounds, 4 clients, 20000 jobs
+#
+# The server is that of HF_TEST_POSTGRES_URL.
 set -eu
 [ $# -ge 1 ] || {
-    sed -n '6s/^# *//p' "$0" >&2
+    sed -n 's/^#   *\(bench_raw.sh .*\)/\1/p' "$0" >&2
     exit 2
 }
 bench=$1
-rounds=${2:-5}
-clients=${3:-4}
-jobs=${4:-20000}
+strategy=${2:-row_lock}
+rounds=${3:-5}
+clients=${4:-4}
+jobs=${5:-20000}
 work=$(mktemp -d /tmp/hf-XXXXXX)
 table=bench_raw_pgbench_$$
 
@@ -42,8 +46,10 @@ trap 'exit 143' TERM
 
 # The statements of bench/raw.c, which are holdfast's own; pgbench wants a name for each column. The second SELECT is for a first page
 # that the other clients have worked off meanwhile.
-columns="id, GREATEST(COALESCE(attempt, 1), 1) AS stored, NULL AS a, NULL AS b, NULL AS c, NULL AS d, payload, NULL AS e, NULL AS f, NULL AS g"
-cat >"$work/script" <<SCRIPT
+attempt='GREATEST(COALESCE(attempt, 1), 1)'
+columns="id, $attempt AS stored, NULL AS a, NULL AS b, NULL AS c, NULL AS d, payload, NULL AS e, NULL AS f, NULL AS g"
+row_lock_script() {
+    cat <<SCRIPT
 \\set id 0
 BEGIN ISOLATION LEVEL READ COMMITTED;
 SELECT $columns, CASE WHEN TRUE THEN 1 ELSE 0 END AS still FROM (SELECT id AS chosen FROM ONLY $table ORDER BY id LIMIT 128) AS page,
@@ -51,21 +57,40 @@ LATERAL (SELECT * FROM ONLY $table WHERE id = chosen FOR UPDATE SKIP LOCKED) AS 
 \\if :id = 0
 SELECT $columns FROM ONLY $table ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED \\gset
 \\endif
-DELETE FROM ONLY $table WHERE id = :id AND GREATEST(COALESCE(attempt, 1), 1) = :stored;
+DELETE FROM ONLY $table WHERE id = :id AND $attempt = :stored;
 COMMIT;
 SCRIPT
+}
+
+# The times are values, as the loop's are; that they stay the same costs nothing.
+lease_script() {
+    cat <<SCRIPT
+UPDATE ONLY $table SET locked_until = :expiry, attempt = LEAST($attempt, 2147483646) + 1
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM ONLY $table WHERE (locked_until IS NULL OR locked_until <= :now)
+ORDER BY id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)) RETURNING $columns \\gset
+DELETE FROM ONLY $table WHERE id = :id AND locked_until = :expiry AND $attempt = :stored;
+SCRIPT
+}
+
+case $strategy in
+row_lock) row_lock_script >"$work/script" ;;
+lease) lease_script >"$work/script" ;;
+*) die "the strategy is row_lock or lease, not \"$strategy\"" ;;
+esac
+now=$(date -u +'%Y-%m-%d %H:%M:%S+00')
+expiry=$(date -u -d '+1 day' +'%Y-%m-%d %H:%M:%S+00')
 
 theirs() { # each transaction finds a row: there are as many
     sql "DROP TABLE IF EXISTS $table;
-         CREATE TABLE $table (id bigserial PRIMARY KEY, payload bytea, attempt integer NOT NULL DEFAULT 1);
+         CREATE TABLE $table (id bigserial PRIMARY KEY, payload bytea, attempt integer NOT NULL DEFAULT 1, locked_until timestamptz);
          INSERT INTO $table (payload) SELECT convert_to(n || ' 0 0 0', 'UTF8') FROM generate_series(0, $jobs - 1) AS n"
-    pgbench -n -M prepared -c "$clients" -j "$clients" -t $((jobs / clients)) -f "$work/script" "$HF_TEST_POSTGRES_URL" \
+    pgbench -n -M prepared -D now="$now" -D expiry="$expiry" -c "$clients" -j "$clients" -t $((jobs / clients)) -f "$work/script" "$HF_TEST_POSTGRES_URL" \
         >"$work/pgbench" 2>&1 || die "pgbench failed: $(cat "$work/pgbench")"
     sed -n 's/^tps = \([0-9.]*\) (without.*/\1/p' "$work/pgbench"
 }
 
 ours() { # holdfast itself is measured along with the loop
-    "$bench" run --db "$HF_TEST_POSTGRES_URL" --strategy row_lock --workers "$clients" --jobs "$jobs" --raw --rounds 1 --json \
+    "$bench" run --db "$HF_TEST_POSTGRES_URL" --strategy "$strategy" --workers "$clients" --jobs "$jobs" --raw --rounds 1 --json \
         >"$work/json" || die "$bench failed"
     tr -d '\n' <"$work/json" | sed 's/.*"rounds_ours": \[ *\([0-9.e+]*\) *\].*"rounds_raw": \[ *\([0-9.e+]*\) *\].*/\2 \1/'
 }
@@ -78,7 +103,7 @@ summary() {
 }
 
 jobs=$((jobs / clients * clients))
-echo "$clients clients, $jobs rows: jobs/s"
+echo "$strategy, $clients clients, $jobs rows: jobs/s"
 echo "round     pgbench    the loop    holdfast  loop/pgbench"
 i=0
 while [ $i -lt "$rounds" ]; do

@@ -1,4 +1,4 @@
-/* ctest: timeout=180 labels=e2e
+/* ctest: timeout=300 labels=e2e
  * holdfast-bench as a program: what it prints, how it exits, what a Ctrl-C and the death of a process leave behind. */
 #include <jansson.h>
 #include <signal.h>
@@ -8,6 +8,7 @@
 
 #include "tests/bench_tables.h"
 #include "tests/command.h"
+#include "tests/proxy.h"
 #include "tests/terminal.h"
 
 #define BENCH(...) bench((const char *const[]){hf_test_program("holdfast-bench"), __VA_ARGS__, NULL})
@@ -26,6 +27,20 @@ static int64_t rows_of(pid_t pid)
 static bool table_has_rows(void *ctx)
 {
     return rows_of(*(const pid_t *)ctx) > 0;
+}
+
+struct watched {
+    pid_t pid;
+    int64_t most; /* rows that were there */
+};
+
+/* All rows were there, and some have gone. */
+static bool is_under_way(void *ctx)
+{
+    struct watched *watched = ctx;
+    int64_t rows = rows_of(watched->pid);
+    watched->most = rows > watched->most ? rows : watched->most;
+    return rows > 0 && rows < watched->most;
 }
 
 static void has_keys(const json_t *object, const char *const *keys)
@@ -96,6 +111,80 @@ static void plans(void)
     hf_test_must_not_contain(text, " - (");
 }
 
+static double planned(const char *const *more, const char *key)
+{
+    const char *argv[24] = {hf_test_program("holdfast-bench"), "plan", "--json"};
+    for (size_t n = 3; *more; more++)
+        argv[n++] = *more;
+    json_t *object = json_loads(hf_test_expect(bench(argv), 0), 0, NULL);
+    double value = json_number_value(json_object_get(object, key));
+    json_decref(object);
+    return value;
+}
+
+#define PLANNED(key, ...) planned((const char *const[]){__VA_ARGS__, NULL}, key)
+
+/* A claim and a settle take as long for a batch as for a row; jobs that arrive one by one make none. */
+static void plans_batches(void)
+{
+    static const char *const strategies[] = {"row_lock", "advisory", "lease"};
+    for (size_t i = 0; i < 3; i++) {
+        double each = i < 2 ? 10 : 1; /* a lease's workers take single rows of what was claimed */
+        double single = PLANNED("jobs_per_second", "--strategy", strategies[i], "--workers", "4", "--claim-ms", "1", "--settle-ms", "1");
+        CU_ASSERT_DOUBLE_EQUAL(PLANNED("jobs_per_second", "--strategy", strategies[i], "--workers", "4", "--claim-ms", "1", "--settle-ms",
+                                       "1", "--batch", "10"),
+                               each * single, 1e-6 * each * single);
+        CU_ASSERT_DOUBLE_EQUAL(PLANNED("jobs_per_second", "--strategy", strategies[i], "--workers", "4", "--batch", "10"), each * single,
+                               1e-6 * each * single); /* the assumed times are the same */
+    }
+    CU_ASSERT_EQUAL(PLANNED("workers", "--strategy", "row_lock", "--rate", "400", "--batch", "10"),
+                    PLANNED("workers", "--strategy", "row_lock", "--rate", "400"));
+}
+
+/* The options that only plan has. */
+static void plans_with(void)
+{
+    double even = PLANNED("workers", "--strategy", "row_lock", "--rate", "100", "--handler-ms", "20");
+    double uneven = PLANNED("workers", "--strategy", "row_lock", "--rate", "100", "--handler-ms", "20", "--handler-p99-ms", "400");
+    CU_ASSERT(even > 2 && uneven >= even);
+    CU_ASSERT(PLANNED("workers_enough", "--strategy", "row_lock", "--rate", "100", "--handler-ms", "20", "--workers", "1") == even);
+    CU_ASSERT_EQUAL(PLANNED("fleet_connections", "--strategy", "row_lock", "--workers", "4", "--processes", "3", "--overlap"), 30);
+    CU_ASSERT_EQUAL(PLANNED("fleet_connections", "--strategy", "row_lock", "--workers", "4", "--processes", "3", "--overlap=1"), 20);
+    CU_ASSERT_EQUAL(PLANNED("reserve", "--workers", "4", "--reserve", "7"), 7);
+    const char *text = hf_test_expect(BENCH("plan", "--strategy", "row_lock", "--workers", "4", "--processes", "3", "--max-connections",
+                                            "20", "--reserve", "6", "--handler-ms", "50"),
+                                      0);
+    hf_test_must_contain(text, "The fleet wants 15 connections of the 14 that the server has beside its reserve of 6: it does not fit.");
+    hf_test_must_contain(text, "15: more than the server has\n");
+    hf_test_must_contain(text, "The answer changes to row_lock with"); /* 15 are more than a quarter of 20 */
+}
+
+/* A database that is named is asked what it allows, and measured. */
+static void plans_for(const char *url, bool has_limit)
+{
+    const char *file = hf_test_write_file(hf_test_place(HF__SQLITE, "lease").dir, "url", url, strlen(url));
+    struct hf_test_child *child = BENCH("plan", "--db-file", file, "--strategy", "lease", "--workers", "2", "--handler-ms", "20", "--json");
+    pid_t pid = hf_test_pid(child);
+    if (hf_test_wait(child, 120000) != 0)
+        hf_test_fail("%s", hf_test_stderr(child));
+    json_t *object = json_loads(hf_test_stdout(child), 0, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(object);
+    CU_ASSERT_STRING_EQUAL(json_string_value(json_object_get(object, "speed")), "measured");
+    CU_ASSERT_EQUAL(json_integer_value(json_object_get(object, "max_connections")) > 0, has_limit);
+    double jobs_per_second = json_number_value(json_object_get(object, "jobs_per_second"));
+    CU_ASSERT(jobs_per_second > 10 && jobs_per_second <= 100);
+    json_decref(object);
+    hf_test_free(child);
+    CU_ASSERT_EQUAL(hf_test_bench_tables(url, pid), 0);
+}
+
+static void plans_measured(void)
+{
+    plans_for(hf_test_postgres_url(), true);
+    plans_for(hf_test_mysql_url(), true);
+    plans_for(hf_test_sqlite_url(), false);
+}
+
 static void wrong_usage(void)
 {
     hf_test_expect_error(BENCH("run", "--strategy", "lease"), 2);
@@ -105,7 +194,40 @@ static void wrong_usage(void)
     hf_test_must_contain(hf_test_expect(BENCH("--help"), 0), "compare");
     const char *text = hf_test_expect_error(BENCH("run", "--db", "postgresql://me:secret@127.0.0.1:1/x", "--strategy", "lease"), 1);
     hf_test_must_not_contain(text, "secret");
-    hf_test_must_contain(hf_test_expect_error(BENCH("run", "--db", hf_test_sqlite_url(), "--strategy", "row_lock"), 1), "row lock");
+    const char *const raw[][2] = {{"--processes", "2"}, {"--fail", "0.1"}, {"--batch", "2"}, {"--rate", "9"}};
+    for (size_t i = 0; i < sizeof raw / sizeof *raw; i++)
+        hf_test_must_contain(
+            hf_test_expect_error(BENCH("run", "--db", "sqlite:x", "--strategy", "lease", "--raw", raw[i][0], raw[i][1]), 2), raw[i][0]);
+    hf_test_must_contain(hf_test_expect_error(BENCH("run", "--db", "sqlite:x", "--strategy", "lease", "--rounds", "2"), 2), "--raw");
+}
+
+static void is_refused(const char *const *argv, const char *words)
+{
+    struct hf_test_child *child = bench(argv);
+    CU_ASSERT_EQUAL(hf_test_wait(child, 20000), 1);
+    hf_test_must_contain(hf_test_stderr(child), words);
+    CU_ASSERT_STRING_EQUAL(hf_test_stdout(child), "");
+    hf_test_free(child);
+}
+
+/* It is known before anything runs, and a comparison goes on without. */
+static void not_offered(void)
+{
+    static const char *const commands[] = {"run", "plan", "verify", "sweep"};
+    const char *program = hf_test_program("holdfast-bench"), *url = hf_test_sqlite_url();
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        is_refused((const char *const[]){program, commands[i], "--db", url, "--workers", "2", "--strategy", "row_lock", NULL},
+                   "SQLite has no row locks");
+        is_refused(
+            (const char *const[]){program, commands[i], "--db", url, "--workers", "2", "--strategy", "advisory", "--processes", "2", NULL},
+            "leave --processes 2 out");
+    }
+    struct hf_test_child *child =
+        BENCH("compare", "--db", url, "--workers", "1", "--processes", "2", "--jobs", "20", "--lease-seconds", "1");
+    CU_ASSERT_EQUAL(hf_test_wait(child, 60000), 0);
+    hf_test_must_contain(hf_test_stderr(child), "advisory lock is left out");
+    hf_test_must_contain(hf_test_stdout(child), "1 workers in each of 2 processes");
+    hf_test_free(child);
 }
 
 static void interrupted(int signal_number, const char *processes)
@@ -113,7 +235,8 @@ static void interrupted(int signal_number, const char *processes)
     struct hf_test_child *child = BENCH("run", "--db", hf_test_postgres_url(), "--strategy", "row_lock", "--jobs", "500", "--handler-ms",
                                         "uniform:30-300", "--processes", processes, "--json");
     pid_t pid = hf_test_pid(child);
-    CU_ASSERT_TRUE_FATAL(hf_test_wait_until(table_has_rows, &pid, 20000));
+    struct watched watched = {.pid = pid};
+    CU_ASSERT_TRUE_FATAL(hf_test_wait_until(is_under_way, &watched, 20000));
     hf_test_kill(child, signal_number);
     CU_ASSERT_EQUAL(hf_test_wait(child, 20000), 1);
     hf_test_must_contain(hf_test_stderr(child), "interrupted");
@@ -132,6 +255,48 @@ static void interrupts(void)
 {
     interrupted(SIGINT, "1");
     interrupted(SIGTERM, "3");
+}
+
+/* Before a job was done there is nothing to print. */
+static void interrupted_at_once(void)
+{
+    struct hf_test_child *child =
+        BENCH("run", "--db", hf_test_postgres_url(), "--strategy", "lease", "--jobs", "20", "--handler-ms", "600000");
+    pid_t pid = hf_test_pid(child);
+    CU_ASSERT_TRUE_FATAL(hf_test_wait_until(table_has_rows, &pid, 20000));
+    hf_test_kill(child, SIGINT);
+    CU_ASSERT_EQUAL(hf_test_wait(child, 20000), 1);
+    hf_test_must_contain(hf_test_stderr(child), "interrupted");
+    CU_ASSERT_STRING_EQUAL(hf_test_stdout(child), "");
+    hf_test_free(child);
+    CU_ASSERT_EQUAL(hf_test_bench_tables(hf_test_postgres_url(), pid), 0);
+}
+
+/* SIGINT means again what it meant before. */
+static bool has_noticed(void *arg)
+{
+    const char *status = hf_test_read_file(hf_test_format("/proc/%ld/status", (long)*(const pid_t *)arg));
+    const char *caught = strstr(status, "SigCgt:");
+    return caught && (strtoull(caught + 7, NULL, 16) & (UINT64_C(1) << (SIGINT - 1))) == 0;
+}
+
+/* The server does not answer any more: who interrupts twice does not wait for it. */
+static void interrupted_twice(void)
+{
+    struct hf_test_proxy *proxy = hf_test_proxy_open(HF__POSTGRES);
+    struct hf_test_child *child =
+        BENCH("run", "--db", hf_test_proxy_url(proxy), "--strategy", "row_lock", "--jobs", "4000", "--handler-ms", "20");
+    pid_t pid = hf_test_pid(child);
+    CU_ASSERT_TRUE_FATAL(hf_test_wait_until(table_has_rows, &pid, 20000));
+    hf_test_proxy_hold(proxy, true);
+    hf_test_kill(child, SIGINT);
+    CU_ASSERT_TRUE(hf_test_wait_until(has_noticed, &pid, 20000));
+    hf_test_kill(child, SIGINT);
+    CU_ASSERT_EQUAL(hf_test_wait(child, 5000), HF_TEST_SIGNALLED + SIGINT);
+    hf_test_proxy_hold(proxy, false);
+    hf_test_proxy_close(proxy);
+    hf_test_free(child);
+    hf_test_sql(hf_test_postgres_url(), hf_test_format("DROP TABLE %s", hf_test_bench_table(hf_test_postgres_url(), pid)));
 }
 
 /* On a terminal a bar shows how far it is, how fast and how long it will take, and goes when the run ends. */
@@ -173,18 +338,9 @@ static pid_t child_of(pid_t pid)
     return (pid_t)strtol(children, NULL, 10);
 }
 
-struct watched {
-    pid_t pid;
-    int64_t most; /* rows that were there */
-};
-
-/* All rows were there, and some have gone. */
-static bool is_under_way(void *ctx)
+static bool is_under_way_in_children(void *ctx)
 {
-    struct watched *watched = ctx;
-    int64_t rows = rows_of(watched->pid);
-    watched->most = rows > watched->most ? rows : watched->most;
-    return child_of(watched->pid) > 0 && rows > 0 && rows < watched->most;
+    return child_of(((const struct watched *)ctx)->pid) > 0 && is_under_way(ctx);
 }
 
 /* One of the processes is killed: the others end, what became of each job is told, and the exit status says that it went wrong. */
@@ -194,7 +350,7 @@ static void killed_process(const char *strategy)
                                         "50", "--workers", "2", "--processes", "3", "--json");
     pid_t pid = hf_test_pid(child);
     struct watched watched = {.pid = pid};
-    CU_ASSERT_TRUE_FATAL(hf_test_wait_until(is_under_way, &watched, 20000));
+    CU_ASSERT_TRUE_FATAL(hf_test_wait_until(is_under_way_in_children, &watched, 20000));
     pid_t victim = child_of(pid);
     CU_ASSERT_FATAL(victim > 0);
     kill(victim, SIGKILL);
@@ -223,8 +379,14 @@ int main(int argc, char **argv)
     CU_TestInfo tests[] = {{"JSON, and no progress in a pipe", json_and_no_progress},
                            {"for people", for_people},
                            {"plans", plans},
+                           {"plans of batches", plans_batches},
+                           {"plans with its own options", plans_with},
+                           {"plans that measure", plans_measured},
                            {"wrong usage", wrong_usage},
+                           {"what is not offered", not_offered},
                            {"interrupts", interrupts},
+                           {"interrupted at once", interrupted_at_once},
+                           {"interrupted twice", interrupted_twice},
                            {"progress on a terminal", progress_on_a_terminal},
                            {"a process is killed", killed_processes},
                            CU_TEST_INFO_NULL};

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "tests/bench_tables.h"
+#include "tests/command.h"
+#include "tests/markup.h"
 
 #define LIMIT_MS 120000
 #define LEASE_MS 1000
@@ -60,6 +62,32 @@ static const char *compare(const char *url, const char *strategy, const char *op
 }
 
 /* ---- the table ---- */
+
+/* The table of the README is one that this command prints: the same lines, in the same order. */
+static void check_readme(const char *table)
+{
+    const char *readme = hf_test_read_file(HF_TEST_SOURCE_DIR "/README.md"), *line = strstr(readme, "\n| jobs per second |");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(line);
+    size_t n = 0;
+    for (line++; *line == '|'; line += strcspn(line, "\n") + 1, n++) {
+        static const char part[] = "| \xc2\xb7 "; /* a middle dot for what is indented here */
+        bool indented = strncmp(line, part, sizeof part - 1) == 0;
+        const char *name = line + (indented ? sizeof part - 1 : 2);
+        const char *wanted = hf_test_format("\n%s%.*s ", indented ? "  " : "", (int)(strstr(name, " |") - name), name);
+        const char *found = strstr(table, wanted);
+        if (!found)
+            hf_test_fail("the README has a line \"%s\" that is not in order in:\n%s", wanted + 1, table);
+        table = found;
+    }
+    CU_ASSERT(n >= 16);
+    const char *plot = hf_test_read_file(HF_TEST_SOURCE_DIR "/bench/held.svg"), *fault = hf_test_markup_fault(plot);
+    CU_ASSERT_PTR_NOT_NULL(strstr(readme, "](bench/held.svg)"));
+    if (fault)
+        hf_test_fail("bench/held.svg: %s", fault);
+    for (size_t i = 0; i < 3; i++)
+        CU_ASSERT_PTR_NOT_NULL(strstr(plot, words[i]));
+    CU_ASSERT(hf_test_occurrences(plot, "class=\"dot ") >= 3 && hf_test_occurrences(plot, "class=\"line") >= 3);
+}
 
 static void check_table(const char *table, enum hf__database database)
 {
@@ -138,7 +166,10 @@ static void check_json(const char *text, enum hf__database database)
 static void check_database(enum hf__database database)
 {
     const char *url = hf_test_url(database);
-    check_table(compare(url, NULL, NULL, NULL), database);
+    const char *table = compare(url, NULL, NULL, NULL);
+    check_table(table, database);
+    if (database == HF__POSTGRES)
+        check_readme(table);
     check_json(compare(url, NULL, "--json", NULL), database);
     CU_ASSERT_EQUAL(hf_test_bench_tables(url, last), 0);
 }

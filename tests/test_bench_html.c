@@ -441,6 +441,12 @@ static void the_table_fits_a_terminal(void)
     CU_ASSERT_PTR_NOT_NULL(
         strstr(table, "\n  row_lock, ms                                          21.3                 0                 0\n"));
     CU_ASSERT_PTR_NULL(strstr(table, "lost"));
+    CU_ASSERT_PTR_NULL(strstr(table, "processes"));
+    comparison.of[0].result.processes = 3;
+    comparison.of[0].result.batch = 5;
+    char *fleet = table_of(&comparison);
+    CU_ASSERT_PTR_NOT_NULL(strstr(fleet, " workers in each of 3 processes, batches of up to 5, handlers of "));
+    free(fleet);
     comparison.of[1].result.lost = 2;
     comparison.of[0].result.crash_ms = -1;
     char *faulty = table_of(&comparison);

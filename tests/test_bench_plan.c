@@ -58,7 +58,7 @@ static void held(void)
         CU_ASSERT_DOUBLE_EQUAL(plan.held_per_delivery, per_delivery[strategies[i]], 1e-9);
         CU_ASSERT_DOUBLE_EQUAL(plan.held_mean, lease ? 0 : 9, 1e-6);
         CU_ASSERT_EQUAL(plan.held_p99, lease ? 0 : 10);
-        CU_ASSERT_EQUAL(plan.pool_recommended, lease ? 4 : 11);
+        CU_ASSERT_EQUAL(plan.sizes.pool_recommended, lease ? 4 : 11);
         CU_ASSERT_EQUAL(plan.peak_in_use, lease ? 3 : 10);
         CU_ASSERT_DOUBLE_EQUAL(plan.model.jobs_per_second, lease ? 10 / 9.0 * 1000 : 1000, 15);
         bench_plan_free(&plan);
@@ -71,7 +71,7 @@ static void small_pool(void)
     options.pool = 5;
     struct bench_plan plan = planned(&options);
     CU_ASSERT_EQUAL(plan.workers, 10);
-    CU_ASSERT_EQUAL(plan.workers_at_once, 4);
+    CU_ASSERT_EQUAL(plan.sizes.workers_at_once, 4);
     CU_ASSERT_DOUBLE_EQUAL(plan.model.jobs_per_second, 400, 1e-3);
     says(plan.advice, "only 4 of the 10 workers");
     bench_plan_free(&plan);
@@ -134,6 +134,18 @@ static void from_rate(void)
     plan = planned(&options);
     CU_ASSERT_FALSE(plan.model.stable);
     says(plan.advice, "faster than they can be done");
+    CU_ASSERT(plan.workers_enough > 15 && plan.workers_enough < 25);
+    says(plan.advice, hf_test_format("With %zu workers at once it would keep up", plan.workers_enough));
+    bench_plan_free(&plan);
+    static const struct bench_speed slow[] = {{1, 500, 0, 0}, {32, 890, 0, 0}, {64, 900, 0, 0}}; /* a database that does no more */
+    hf_error err = {.status = HF_OK};
+    HF_TEST_OK(bench_plan_of(&options, slow, 3, &plan, &err), &err);
+    CU_ASSERT_EQUAL(plan.workers_enough, 0);
+    says(plan.advice, "More workers would not keep up either");
+    bench_plan_free(&plan);
+    HF_TEST_OK(bench_plan_of(&options, slow, 2, &plan, &err), &err);
+    CU_ASSERT_EQUAL(plan.workers_enough, 0);
+    says(plan.advice, "Whether more workers would is not known");
     bench_plan_free(&plan);
 }
 
@@ -204,6 +216,73 @@ static void transactional_advice(void)
     }
 }
 
+/* What needs no speed: the plan's own sizes. */
+static void sizes(void)
+{
+    struct bench_options options = options_of(HF_ROW_LOCK, 10, 9);
+    struct bench_sizes its;
+    hf_error err = {.status = HF_OK};
+    options.pool = 5;
+    HF_TEST_OK(bench_plan_sizes(&options, 10, &its, &err), &err);
+    struct bench_plan plan = planned(&options);
+    CU_ASSERT_EQUAL(its.workers_at_once, 4);
+    CU_ASSERT_EQUAL(its.pool_recommended, 11);
+    CU_ASSERT_EQUAL(its.pool_minimum, plan.sizes.pool_minimum);
+    CU_ASSERT_EQUAL(its.workers_at_once, plan.sizes.workers_at_once);
+    bench_plan_free(&plan);
+}
+
+/* When the answer would be another one. */
+static void changes(void)
+{
+    struct bench_options options = options_of(HF_ROW_LOCK, 8, 50);
+    struct bench_plan plan = planned(&options);
+    says(plan.advice,
+         "The answer changes to lease with more than 25 connections in all processes, handlers beyond 30 s, or handlers below");
+    bench_plan_free(&plan);
+    options.max_connections = 400;
+    plan = planned(&options);
+    says(plan.advice, "The answer changes to lease with more than 100 connections in all processes");
+    bench_plan_free(&plan);
+    options = options_of(HF_LEASE, 200, 50);
+    plan = planned(&options);
+    says(plan.advice, "a connection for each delivery would be more than 25, a quarter of the 100 that servers commonly allow");
+    says(plan.advice, "The answer changes to row_lock with handlers between");
+    bench_plan_free(&plan);
+    options.max_connections = 400;
+    plan = planned(&options);
+    says(plan.advice, "would be more than a quarter of the server's");
+    bench_plan_free(&plan);
+    options = options_of(HF_LEASE, 8, 0.1);
+    plan = planned(&options);
+    says_not(plan.advice, "The database sets the pace");
+    bench_plan_free(&plan);
+    static const struct bench_speed full[] = {{1, 500, 0, 0}, {4, 890, 0, 0}, {8, 900, 0, 0}};
+    hf_error err = {.status = HF_OK};
+    HF_TEST_OK(bench_plan_of(&options, full, 3, &plan, &err), &err);
+    says(plan.advice, "The database sets the pace: more workers would do no more.");
+    bench_plan_free(&plan);
+}
+
+static void not_offered(void)
+{
+    static const struct {
+        hf_strategy strategy;
+        size_t processes;
+        const char *words;
+    } cases[] = {{HF_ROW_LOCK, 1, "SQLite has no row locks"}, {HF_ADVISORY_LOCK, 2, "leave --processes 2 out"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct bench_options options = options_of(cases[i].strategy, 4, 5);
+        struct bench_plan plan;
+        hf_error err = {.status = HF_OK};
+        options.url = "sqlite:none.db";
+        options.processes = cases[i].processes;
+        HF_TEST_STATUS(bench_plan_of(&options, speed, 2, &plan, &err), HF_UNSUPPORTED, &err);
+        says(err.message, cases[i].words);
+        bench_plan_free(&plan);
+    }
+}
+
 /* A full table has no wait for a worker: the JSON, whose keys scripts read, says 0 all the same. */
 static void full_table(void)
 {
@@ -247,6 +326,9 @@ int main(int argc, char **argv)
                            {"advised", advised},
                            {"asked", asked},
                            {"transactional", transactional_advice},
+                           {"sizes", sizes},
+                           {"changes", changes},
+                           {"not offered", not_offered},
                            {"full table", full_table},
                            {"json", json},
                            CU_TEST_INFO_NULL};

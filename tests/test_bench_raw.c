@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "bench/bench_table.h"
+#include "bench/offered.h"
 #include "bench/raw.h"
 #include "bench/run.h"
 #include "bench/tally.h"

@@ -8,6 +8,7 @@
 #include "bench/bench_table.h"
 #include "bench/collect.h"
 #include "bench/compare.h"
+#include "bench/offered.h"
 #include "bench/run.h"
 #include "tests/bench_tables.h"
 
@@ -55,6 +56,16 @@ static void check_connections(const struct bench_result *result)
     CU_ASSERT(holds(result) ? result->held_p99 > 0 && result->held_p99 <= 4 : result->held_p99 == 0);
     CU_ASSERT(result->series.n > 10);
     CU_ASSERT(result->round_trips_per_job > 0);
+    double all_seconds = 0, row_lock_seconds = 0;
+    for (size_t i = 0; i < result->n_purposes; i++) {
+        all_seconds += result->purposes[i].seconds;
+        row_lock_seconds += strcmp(result->purposes[i].name, "row_lock") == 0 ? result->purposes[i].seconds : 0;
+    }
+    CU_ASSERT_DOUBLE_EQUAL(result->seconds_per_job, all_seconds / (double)result->done, 1e-9);
+    if (result->strategy == HF_ROW_LOCK) { /* one transaction for each delivery, open for as long as its handler runs */
+        CU_ASSERT(row_lock_seconds >= 0.020 * (double)result->done);
+        CU_ASSERT(result->commits_per_job >= 1 && result->commits_per_job < 1.2);
+    }
     CU_ASSERT_EQUAL(result->server_sampled, strcmp(result->database, "SQLite") != 0);
     if (result->server_sampled)
         CU_ASSERT_EQUAL(result->server_peak, result->peak_open);
@@ -216,6 +227,62 @@ static void accounting(void)
     bench_distribution_free(&options.handler);
 }
 
+static struct bench_part_purpose purpose(const char *name, size_t peak, double count, double seconds, double wait_p99_ms)
+{
+    struct bench_part_purpose its = {.peak = peak, .count = count, .seconds = seconds, .wait_p99_ms = wait_p99_ms};
+    snprintf(its.name, sizeof its.name, "%s", name);
+    return its;
+}
+
+/* Of two processes: what is counted is added, a peak is the larger one's. */
+static void ledgers(void)
+{
+    struct bench_options options = options_of("sqlite:none", HF_ROW_LOCK, "0");
+    struct bench_result result = {.left = 0};
+    struct bench_tally *tally = NULL;
+    HF_TEST_OK(bench_tally_make(8, 2, &tally, NULL), NULL);
+    for (size_t seq = 0; seq < 8; seq++) {
+        bench_tally_begun(tally, seq);
+        bench_tally_settled(tally, seq, HF_ACK, HF_OK);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        struct bench_part *part = &tally->parts[i];
+        part->begin_ns = INT64_C(1000000000);
+        part->n_purposes = 4;
+        part->purposes[0] = purpose("claim", 1 + i, 4, 0.25, 3);
+        part->purposes[1] = purpose("row_lock", 2 - i, 0, 0.5, 0);
+        part->purposes[2] = purpose("settle", 1, 4, 0.25, 2 + 3 * (double)i);
+        part->purposes[3] = purpose("admin", 1, 1, 1, 50); /* what it waited for was to be opened */
+        part->round_trips = 12;
+        part->commits = 6;
+        part->in_work_seconds = 0.5;
+    }
+    atomic_store(&tally->last_ns, INT64_C(3000000000));
+    bench_collect(&options, tally, 8, &result);
+    CU_ASSERT_EQUAL_FATAL(result.n_purposes, 4);
+    CU_ASSERT_EQUAL(result.purposes[0].peak, 2);
+    CU_ASSERT_EQUAL(result.purposes[0].count, 8);
+    CU_ASSERT_EQUAL(result.purposes[0].seconds, 0.5);
+    CU_ASSERT_EQUAL(result.purposes[1].peak, 2);
+    CU_ASSERT_EQUAL(result.purposes[1].seconds, 1);
+    CU_ASSERT_EQUAL(result.connection_wait_p99_ms, 5);
+    CU_ASSERT_EQUAL(result.seconds_per_job, 4 / 8.0);
+    CU_ASSERT_EQUAL(result.round_trips_per_job, 3);
+    CU_ASSERT_EQUAL(result.commits_per_job, 1.5);
+    CU_ASSERT_EQUAL(result.held_per_delivery, 1);
+    CU_ASSERT_EQUAL(result.held_mean, 0.25); /* one process, in two seconds */
+    json_t *json = bench_result_json(&result), *connections = json_object_get(json, "connections");
+    const json_t *settle = json_object_get(json_object_get(connections, "by_purpose"), "settle");
+    CU_ASSERT_EQUAL(json_integer_value(json_object_get(settle, "count")), 8);
+    CU_ASSERT_EQUAL(json_real_value(json_object_get(settle, "seconds")), 0.5);
+    CU_ASSERT_EQUAL(json_real_value(json_object_get(connections, "wait_p99_ms")), 5);
+    CU_ASSERT_EQUAL(json_real_value(json_object_get(connections, "jobs_per_second_per_connection")), 2);
+    json_decref(json);
+    bench_tally_free(tally);
+    bench_result_free(&result);
+    bench_distribution_free(&options.handler);
+}
+
 /* Eight jobs in four seconds, for which connections were held for one. */
 static void check_steady(struct bench_moment from, struct bench_moment to, struct bench_steady expected)
 {
@@ -270,7 +337,7 @@ static void rounds(void)
     CU_ASSERT_EQUAL(raw.ours_per_second, 550);
     CU_ASSERT_EQUAL(raw.jobs_per_second, 30);
     CU_ASSERT_EQUAL(raw.ratio, 10);
-    CU_ASSERT_DOUBLE_EQUAL(raw.spread, (22 - 5) / 2.0 / 10, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(raw.spread, (22 - 5) / 2.0, 1e-9);
     CU_ASSERT_FALSE(raw.indistinguishable);
     raw = (struct bench_raw){.rounds = 2, .ours = {100, 95}, .theirs = {90, 100}};
     bench_collect_raw(&raw);
@@ -292,6 +359,8 @@ static void beside_the_loop(void)
     CU_ASSERT(raw->measured && raw->rounds == 2 && raw->ratio > 0 && raw->jobs_per_second > 0 && raw->ours_per_second > 0);
     json_t *json = bench_result_json(&comparison.of[0].result), *loop = json_object_get(json, "raw");
     CU_ASSERT_EQUAL(json_real_value(json_object_get(loop, "ratio")), raw->ratio);
+    CU_ASSERT_EQUAL(json_real_value(json_object_get(loop, "jobs_per_second")), raw->jobs_per_second);
+    CU_ASSERT_EQUAL(json_real_value(json_object_get(loop, "ours_per_second")), raw->ours_per_second);
     CU_ASSERT_EQUAL(json_array_size(json_object_get(loop, "rounds_raw")), 2);
     size_t n = 0;
     struct bench_measure *measures = bench_measures(&comparison, &n);
@@ -312,6 +381,7 @@ int main(int argc, char **argv)
                            {"the same jobs each time", same_jobs_each_time},
                            {"a table that is not ours", refused},
                            {"accounting", accounting},
+                           {"the ledgers of two processes", ledgers},
                            {"the steady part", steady},
                            {"rounds", rounds},
                            {"beside the hand-written loop", beside_the_loop},

@@ -1,9 +1,11 @@
 /* ctest: timeout=240 labels=e2e
  * Where more connections stop helping: read from points made up, and from a sweep of the command. */
 #include <jansson.h>
+#include <signal.h>
 #include <string.h>
 
 #include "bench/knee.h"
+#include "tests/bench_tables.h"
 #include "tests/command.h"
 
 /* ---- reading ---- */
@@ -84,6 +86,7 @@ static void check_points(const json_t *one, const char *axis, json_int_t first, 
         if (strcmp(axis, "pool") == 0)
             CU_ASSERT(integer(point, "peak_in_use") <= integer(point, "pool"));
     }
+    CU_ASSERT(json_is_true(json_object_get(one, "complete")));
     CU_ASSERT(integer(one, "smallest_with_95_percent") <= integer(one, "best"));
     CU_ASSERT(integer(one, "knee") >= first && integer(one, "knee") <= last);
 }
@@ -115,6 +118,55 @@ static void every_strategy(void)
     json_decref(list);
 }
 
+/* A second table: the first size was run. */
+struct watched {
+    pid_t pid;
+    const char *first;
+};
+
+static bool has_a_second_table(void *arg)
+{
+    struct watched *watched = arg;
+    const char *name = hf_test_bench_table(hf_test_postgres_url(), watched->pid);
+    if (!watched->first)
+        watched->first = name;
+    return name && strcmp(name, watched->first) != 0;
+}
+
+/* Ctrl-C: what was run is told, and nothing of where more stops helping. */
+static void interrupted(const char *format)
+{
+    struct hf_test_child *child =
+        SWEEP(HF__POSTGRES, "--strategy", "row_lock", "--workers", "4", "--handler-ms", "40", "--jobs", "60", format);
+    struct watched watched = {.pid = hf_test_pid(child)};
+    CU_ASSERT_TRUE_FATAL(hf_test_wait_until(has_a_second_table, &watched, 60000));
+    hf_test_kill(child, SIGINT);
+    CU_ASSERT_EQUAL(hf_test_wait(child, 20000), 1);
+    CU_ASSERT_EQUAL(hf_test_bench_tables(hf_test_postgres_url(), watched.pid), 0);
+    hf_test_must_contain(hf_test_stderr(child), "interrupted");
+    hf_test_must_not_contain(hf_test_stderr(child), "pool_size"); /* a pool that is too small is meant to be */
+    if (!format) {
+        hf_test_must_contain(hf_test_stdout(child), "1 of 5 sizes were run: too few to say where more stops helping.");
+        hf_test_must_not_contain(hf_test_stdout(child), "knee");
+        hf_test_free(child);
+        return;
+    }
+    json_t *list = json_loads(hf_test_stdout(child), 0, NULL);
+    const json_t *one = json_array_get(list, 0);
+    CU_ASSERT_EQUAL(json_array_size(json_object_get(one, "points")), 1);
+    CU_ASSERT(json_is_false(json_object_get(one, "complete")));
+    CU_ASSERT(json_is_null(json_object_get(one, "knee")) && json_is_null(json_object_get(one, "best")));
+    CU_ASSERT(json_is_null(json_object_get(one, "smallest_with_95_percent")));
+    json_decref(list);
+    hf_test_free(child);
+}
+
+static void interrupts(void)
+{
+    interrupted("--json");
+    interrupted(NULL);
+}
+
 static void workers(void)
 {
     json_t *list = read_json(
@@ -140,6 +192,7 @@ int main(int argc, char **argv)
                            {"every strategy", every_strategy},
                            {"numbers of workers", workers},
                            {"for people", for_people},
+                           {"interrupts", interrupts},
                            CU_TEST_INFO_NULL};
     return hf_test_main(argc, argv, "bench_sweep", tests);
 }

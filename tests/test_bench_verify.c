@@ -3,9 +3,11 @@
  * how it ended. How good the predictions are is no test but a measurement: tests/bench_verify.sh. */
 #include <jansson.h>
 #include <math.h>
+#include <signal.h>
 #include <string.h>
 
 #include "bench/figures.h"
+#include "tests/bench_tables.h"
 #include "tests/command.h"
 
 /* ---- the judgement ---- */
@@ -75,10 +77,10 @@ static void nothing_was_predicted(void)
 
 /* ---- the command ---- */
 
-static struct hf_test_child *verify(enum hf__database database, const char *strategy, const char *more)
+static struct hf_test_child *verify(enum hf__database database, const char *strategy, const char *more, const char *value)
 {
     return hf_test_start((const char *const[]){hf_test_program("holdfast-bench"), "verify", "--db", hf_test_url(database), "--strategy",
-                                               strategy, "--workers", "2", "--handler-ms", "5", "--jobs", "300", more, NULL},
+                                               strategy, "--workers", "2", "--handler-ms", "5", "--jobs", "300", more, value, NULL},
                          NULL);
 }
 
@@ -97,7 +99,7 @@ static void check_figure(const json_t *figures, const char *key)
 }
 
 /* Whether the plan held is the machine's affair; that the exit status says so is ours. */
-static void check_json(struct hf_test_child *child, int code)
+static json_t *check_json(struct hf_test_child *child, int code)
 {
     static const char *const keys[] = {"jobs_per_second", "held_per_delivery", "held_mean", "held_p99", "peak_in_use"};
     json_t *object = json_loads(hf_test_stdout(child), 0, NULL);
@@ -113,7 +115,19 @@ static void check_json(struct hf_test_child *child, int code)
     CU_ASSERT(number(jobs, "measured") > 0.5 * number(run, "jobs_per_second"));
     CU_ASSERT_EQUAL(number(run, "jobs"), 300);
     CU_ASSERT_EQUAL(number(run, "lost"), 0);
-    json_decref(object);
+    return object;
+}
+
+/* What it printed; owned. */
+static json_t *verified(enum hf__database database, const char *strategy, const char *more, const char *value)
+{
+    struct hf_test_child *child = verify(database, strategy, more, value);
+    int code = hf_test_wait(child, 120000);
+    if (code != 0 && !strstr(hf_test_stderr(child), "the plan was off by more than 10 %"))
+        hf_test_fail("verify ended with %d: %s", code, hf_test_stderr(child));
+    json_t *object = check_json(child, code);
+    hf_test_free(child);
+    return object;
 }
 
 static void plans_and_runs(void)
@@ -123,23 +137,58 @@ static void plans_and_runs(void)
         const char *strategy;
     } all[] = {{HF__POSTGRES, "row_lock"}, {HF__POSTGRES, "lease"}, {HF__MYSQL, "advisory"}, {HF__SQLITE, "lease"}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        struct hf_test_child *child = verify(all[i].database, all[i].strategy, "--json");
-        int code = hf_test_wait(child, 120000);
-        if (code != 0 && !strstr(hf_test_stderr(child), "the plan was off by more than 10 %"))
-            hf_test_fail("verify ended with %d: %s", code, hf_test_stderr(child));
-        check_json(child, code);
-        hf_test_free(child);
+        json_t *object = verified(all[i].database, all[i].strategy, "--json", NULL);
+        const json_t *most = json_object_get(json_object_get(object, "plan"), "max_connections");
+        CU_ASSERT(all[i].database == HF__SQLITE ? json_is_null(most) : json_integer_value(most) > 0); /* which was asked of the server */
+        json_decref(object);
     }
+}
+
+/* A pool too small for the workers; jobs that arrive; two processes: the plan is for that, and so is the run. */
+static void other_shapes(void)
+{
+    json_t *small = verified(HF__POSTGRES, "row_lock", "--json", "--pool=2"), *plan = json_object_get(small, "plan");
+    CU_ASSERT_EQUAL(number(plan, "workers_at_once"), 1);
+    CU_ASSERT(number(plan, "jobs_per_second") < 200); /* one after the other, each 5 ms and more */
+    CU_ASSERT_EQUAL(number(json_object_get(json_object_get(small, "run"), "connections"), "pool_size"), 2);
+    json_decref(small);
+    json_t *arriving = verified(HF__POSTGRES, "lease", "--json", "--rate=150");
+    CU_ASSERT_EQUAL(number(json_object_get(arriving, "plan"), "jobs_per_second"), 150);
+    json_decref(arriving);
+    json_t *fleet = verified(HF__MYSQL, "row_lock", "--json", "--processes=2");
+    CU_ASSERT_EQUAL(number(json_object_get(fleet, "plan"), "fleet_connections"), 6);
+    CU_ASSERT_EQUAL(number(json_object_get(fleet, "run"), "processes"), 2);
+    json_decref(fleet);
+}
+
+/* Ctrl-C while the database's speed is measured: no table stays, and nothing is said of a plan that was not made. */
+static bool has_a_table(void *arg)
+{
+    struct hf_test_child *child = arg;
+    return hf_test_bench_tables(hf_test_postgres_url(), hf_test_pid(child)) > 0;
+}
+
+static void interrupted(void)
+{
+    struct hf_test_child *child = verify(HF__POSTGRES, "row_lock", NULL, NULL);
+    CU_ASSERT_TRUE_FATAL(hf_test_wait_until(has_a_table, child, 20000));
+    hf_test_kill(child, SIGINT);
+    CU_ASSERT_EQUAL(hf_test_wait(child, 20000), 1);
+    hf_test_must_contain(hf_test_stderr(child), "interrupted");
+    CU_ASSERT_STRING_EQUAL(hf_test_stdout(child), "");
+    CU_ASSERT_EQUAL(hf_test_bench_tables(hf_test_postgres_url(), hf_test_pid(child)), 0);
+    hf_test_free(child);
 }
 
 static void plan_comes_first(void)
 {
-    struct hf_test_child *child = verify(HF__SQLITE, "lease", NULL);
+    struct hf_test_child *child = verify(HF__SQLITE, "lease", NULL, NULL);
     int code = hf_test_wait(child, 120000);
     CU_ASSERT(code == 0 || code == 1);
     const char *text = hf_test_stdout(child), *plan = strstr(text, "strategy "), *figures = strstr(text, "predicted");
     CU_ASSERT(plan && figures && plan < figures);
     CU_ASSERT_EQUAL(code == 1, strstr(text, "too far off") != NULL);
+    hf_test_must_contain(text, "  within\n"); /* the most in use is a bound */
     hf_test_free(child);
 }
 
@@ -150,6 +199,8 @@ int main(int argc, char **argv)
                            {"handlers that do nothing", idle_handlers},
                            {"nothing was predicted", nothing_was_predicted},
                            {"plans and runs", plans_and_runs},
+                           {"other shapes", other_shapes},
+                           {"interrupted", interrupted},
                            {"the plan comes first", plan_comes_first},
                            CU_TEST_INFO_NULL};
     return hf_test_main(argc, argv, "bench_verify", tests);
