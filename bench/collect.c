@@ -7,8 +7,8 @@
 
 #include "bench/ledger_read.h"
 
-#define STEADY_FROM 0.1 /* of the run: before and after, workers come and go */
-#define STEADY_TO 0.9
+#define MIDDLE_FROM 0.1 /* of a run that was over too soon for a steady part: before and after, workers come and go */
+#define MIDDLE_TO 0.9
 #define AGREES 0.05
 #define GRAIN_SECONDS 0.0001 /* of a delivery: what it costs to note that it begins, and that it ends, in two places */
 
@@ -118,13 +118,24 @@ static int64_t sample_ns(const struct bench_part *part, const struct bench_sampl
     return part->begin_ns + (int64_t)(sample->seconds * 1e9);
 }
 
+static bool is_between(const struct bench_part *part, const struct bench_sample *sample, int64_t from_ns, int64_t to_ns)
+{
+    int64_t at_ns = sample_ns(part, sample);
+    return at_ns >= from_ns && at_ns <= to_ns;
+}
+
+static bool is_steady(const struct bench_part *part)
+{
+    const struct bench_moment *from = &part->steady_from, *to = &part->steady_to;
+    return from->at_ns > 0 && to->at_ns > from->at_ns && to->done > from->done;
+}
+
 /* Of the connections held in the samples of that time. */
 static double held_variance(const struct bench_part *part, const struct bench_moment *from, const struct bench_moment *to)
 {
     double n = 0, sum = 0, squares = 0;
     for (size_t i = 0; i < part->n_samples; i++) {
-        int64_t at_ns = sample_ns(part, &part->samples[i]);
-        if (at_ns < from->at_ns || at_ns > to->at_ns)
+        if (!is_between(part, &part->samples[i], from->at_ns, to->at_ns))
             continue;
         n++;
         sum += part->samples[i].held;
@@ -138,7 +149,7 @@ static void measure_steady(const struct bench_tally *tally, struct bench_result 
 {
     const struct bench_moment *from = &tally->parts[0].steady_from, *to = &tally->parts[0].steady_to;
     out->steady = (struct bench_steady){out->jobs_per_second, out->held_mean, 0};
-    if (from->at_ns == 0 || to->at_ns <= from->at_ns || to->done <= from->done)
+    if (!is_steady(tally->parts))
         return;
     double jobs = (double)(to->done - from->done), seconds = (double)(to->at_ns - from->at_ns) / 1e9;
     out->steady.jobs_per_second = jobs / seconds;
@@ -154,13 +165,16 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static size_t held_p99(const struct bench_series *series, double seconds)
+static size_t held_p99(const struct bench_part *part, double seconds)
 {
-    unsigned *held = calloc(series->n + 1, sizeof *held);
+    bool steady = is_steady(part);
+    int64_t from_ns = steady ? part->steady_from.at_ns : part->begin_ns + (int64_t)(MIDDLE_FROM * seconds * 1e9);
+    int64_t to_ns = steady ? part->steady_to.at_ns : part->begin_ns + (int64_t)(MIDDLE_TO * seconds * 1e9);
+    unsigned *held = calloc(part->n_samples + 1, sizeof *held);
     size_t n = 0;
-    for (size_t i = 0; held && i < series->n; i++)
-        if (series->samples[i].seconds >= STEADY_FROM * seconds && series->samples[i].seconds <= STEADY_TO * seconds)
-            held[n++] = series->samples[i].held;
+    for (size_t i = 0; held && i < part->n_samples; i++)
+        if (is_between(part, &part->samples[i], from_ns, to_ns))
+            held[n++] = part->samples[i].held;
     size_t p99 = 0;
     if (n > 0) {
         qsort(held, n, sizeof *held, by_size);
@@ -181,7 +195,7 @@ static void take_series(const struct bench_tally *tally, struct bench_result *ou
         return;
     series->n = series->capacity = part->n_samples;
     memcpy(series->samples, part->samples, part->n_samples * sizeof *series->samples);
-    out->held_p99 = held_p99(series, out->seconds);
+    out->held_p99 = held_p99(part, out->seconds);
 }
 
 /* ---- the cost model ---- */

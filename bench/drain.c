@@ -146,7 +146,7 @@ static void mark_steady(struct work *work, const struct bench_moment *now)
 {
     struct bench_part *part = work->drain->part;
     const struct bench_tally *tally = work->drain->tally;
-    size_t at_once = bench_rows_at_once(work->drain->options);
+    size_t batch = work->drain->options->batch, at_once = part->cost.workers * tally->n_parts * (batch > 1 ? batch : 1);
     if (now->open > work->opened.open)
         work->opened = *now;
     if (part->steady_from.at_ns == 0 && now->done - work->opened.done >= at_once * WARM_EACH)

@@ -72,15 +72,22 @@ static struct bench_speed measured_at(const struct bench_model_input *input, dou
                                 low->late_ms + share * (high->late_ms - low->late_ms), low->spread + share * (high->spread - low->spread)};
 }
 
-/* Jobs a millisecond; below the first measurement, where there is less than one delivery, in proportion. */
+static double batch_of(const struct bench_model_input *input)
+{
+    return fmax(input->batch, 1);
+}
+
+/* Batches a millisecond with n in the database; below the first measurement, where there is less than one delivery, in proportion. */
 static double speed_at(const struct bench_model_input *input, double n)
 {
-    return measured_at(input, n).jobs_per_second / 1000 * fmin(n / input->speed[0].n, 1);
+    static const double least = 1e-6; /* of what is never 0 */
+    double jobs_per_second = fmax(measured_at(input, n).jobs_per_second, least);
+    return jobs_per_second / batch_of(input) / 1000 * fmin(n / input->speed[0].n, 1);
 }
 
 static double handler_ms_at(const struct bench_model_input *input, double n)
 {
-    return input->handler_ms + measured_at(input, n).late_ms;
+    return input->handler_ms + measured_at(input, n).late_ms * batch_of(input);
 }
 
 static double best_speed(const struct bench_model_input *input)
@@ -172,7 +179,7 @@ static struct bench_model full_table(const struct bench_model_input *input)
     struct closed closed = solve_closed(input, input->workers + input->ahead);
     return (struct bench_model){
         .stable = true,
-        .jobs_per_second = closed.per_ms * 1000,
+        .jobs_per_second = closed.per_ms * 1000 * batch_of(input),
         .in_handler_mean = closed.in_handler,
         .in_handler_variance = fmax(closed.in_handler_square - closed.in_handler * closed.in_handler, 0),
         .in_handler_p99 = widened(input, closed.in_database, closed.in_handler, closed.in_handler_p99),

@@ -18,6 +18,7 @@ struct bench_speed {
 struct bench_model_input {
     size_t workers;                  /* that run at once: those that fit the pool */
     size_t ahead;                    /* rows claimed beyond them, so that a worker need not wait for a claim or a settle (lease); 0: none */
+    double batch;                    /* jobs that are claimed, handled and settled as one; what follows is of a batch. 0 counts as 1 */
     double handler_ms, handler_scv;  /* mean, and variance over its square */
     double arrivals_per_second;      /* 0: there is always a due row */
     const struct bench_speed *speed; /* n ascending, from 1 on; read by straight lines between, by the last beyond */

@@ -87,7 +87,6 @@ static double handler_scv(const struct bench_options *options)
     return bench_distribution_scv(&options->handler);
 }
 
-/* speed is a copy, in batches. */
 static struct bench_model_input input_of(const struct bench_options *options, size_t workers, const struct bench_speed *speed,
                                          size_t n_speed)
 {
@@ -96,6 +95,7 @@ static struct bench_model_input input_of(const struct bench_options *options, si
     return (struct bench_model_input){
         .workers = workers,
         .ahead = options->strategy == HF_LEASE ? workers : 0,
+        .batch = each,
         .handler_ms = bench_distribution_mean(&options->handler) * each,
         .handler_scv = handler_scv(options) / each,
         .arrivals_per_second = options->rate / processes,
@@ -167,13 +167,10 @@ static void put_fleet(const struct bench_options *options, struct bench_plan *pl
     plan->fits = plan->max_connections == 0 || plan->fleet_connections + plan->reserve <= plan->max_connections;
 }
 
-/* The model in jobs again, where it was asked in batches. The waits are negative where there are none: a full table's rows wait for as long
- * as it is full. */
-static struct bench_model model_of(const struct bench_options *options, size_t workers, const struct bench_speed *speed, size_t n_speed)
+struct bench_model bench_plan_model(const struct bench_options *options, size_t workers, const struct bench_speed *speed, size_t n_speed)
 {
     struct bench_model_input input = input_of(options, workers, speed, n_speed);
     struct bench_model model = bench_model_of(&input);
-    model.jobs_per_second *= bench_jobs_in_one(options);
     if (options->rate <= 0)
         model.start_wait_mean_ms = model.start_wait_p99_ms = -1;
     return model;
@@ -203,7 +200,7 @@ static hf_status fill(const struct bench_options *options, const struct bench_sp
         return status;
     put_sizes(&cost, &plan->sizes);
     plan->pool = options->pool ? options->pool : cost.pool_size;
-    plan->model = model_of(options, plan->sizes.workers_at_once, speed, n_speed);
+    plan->model = bench_plan_model(options, plan->sizes.workers_at_once, speed, n_speed);
     plan->saturated = is_saturated(speed, n_speed);
     if (!plan->model.stable)
         plan->workers_enough = enough_workers(options, speed, n_speed);
@@ -214,27 +211,13 @@ static hf_status fill(const struct bench_options *options, const struct bench_sp
     return plan->advice ? HF_OK : hf__fail_memory(err);
 }
 
-static hf_status fill_batches(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed, struct bench_plan *plan,
-                              hf_error *err)
-{
-    struct bench_speed *batches = calloc(n_speed, sizeof *batches);
-    if (!batches)
-        return hf__fail_memory(err);
-    for (size_t i = 0; i < n_speed; i++)
-        batches[i] = (struct bench_speed){speed[i].n, fmax(speed[i].jobs_per_second, 1e-6) / bench_jobs_in_one(options),
-                                          speed[i].late_ms * bench_jobs_in_one(options), speed[i].spread};
-    hf_status status = fill(options, batches, n_speed, plan, err);
-    free(batches);
-    return status;
-}
-
 hf_status bench_plan_of(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed, struct bench_plan *out,
                         hf_error *err)
 {
     *out = (struct bench_plan){.strategy = options->strategy, .processes = options->processes ? options->processes : 1};
     if (n_speed == 0)
         return hf__fail(err, HF_INVALID, "a plan needs the speed of the database");
-    return fill_batches(options, speed, n_speed, out, err);
+    return fill(options, speed, n_speed, out, err);
 }
 
 void bench_plan_free(struct bench_plan *plan)

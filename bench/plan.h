@@ -45,6 +45,9 @@ char *bench_advice(const struct bench_options *options, const struct bench_plan 
 
 /* The workers of each process: as asked, or as many as the rate needs with this speed; 0: more than there can be. */
 size_t bench_plan_workers(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed);
+/* Of one process with so many workers at once. Its waits for a worker are negative without --rate: a full table's rows wait for as long as
+ * it is full. */
+struct bench_model bench_plan_model(const struct bench_options *options, size_t workers, const struct bench_speed *speed, size_t n_speed);
 /* For `workers` in each process. Opens a runtime for its cost model, connects to nothing. */
 hf_status bench_plan_sizes(const struct bench_options *options, size_t workers, struct bench_sizes *out, hf_error *err);
 /* Jobs that are claimed, handled and settled as one, and so are one long job to the model: those of a batch under row lock and advisory
@@ -58,5 +61,8 @@ hf_strategy bench_advised(const struct bench_options *options);
 /* Measures the database's speed with this strategy, pool and batch with 1, 2, 4, ... up to `workers` workers, whose handlers do nothing or
  * pause for a few milliseconds (speed.c says why). *out is owned (free). */
 hf_status bench_speed_measure(const struct bench_options *options, size_t workers, struct bench_speed **out, size_t *n, hf_error *err);
+/* A step of it: the speeds, of which something near is known, with which the model has throughput[i] with workers[i]. */
+void bench_speed_fit(const struct bench_options *options, const size_t *workers, const double *throughput, struct bench_speed *speed,
+                     size_t n);
 
 #endif

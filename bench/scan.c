@@ -14,7 +14,7 @@
 #define POOL_SECONDS 1.5
 #define ARRIVAL_SECONDS 2.0
 
-enum { LEAST_JOBS = 20, MOST_POOLS = 10, HANDLERS = 4, LEAST_SAMPLES = 12, LEAST_STEADY = 100 };
+enum { LEAST_JOBS = 20, MOST_POOLS = 10, HANDLERS = 4, LEAST_SAMPLES = 12 };
 
 static size_t between(double jobs, size_t most)
 {
@@ -47,15 +47,6 @@ static int compare_x(const void *a, const void *b)
 
 /* ---- pools ---- */
 
-/* Jobs a second between the first twentieth and the last tenth of a filled table: a short run is long to begin and to end. Both moments
- * stand in the histogram of the time from the start of the run to each settle. */
-static double steady_rate(const struct bench_result *result)
-{
-    const double from = 0.05, to = 0.9;
-    int64_t us = hf__histogram_quantile(&result->latency, to) - hf__histogram_quantile(&result->latency, from);
-    return result->done >= LEAST_STEADY && us > 0 ? (to - from) * (double)result->done * 1e6 / (double)us : result->jobs_per_second;
-}
-
 static hf_status run_pool(const struct bench_options *options, struct bench_compared *compared, size_t pool, hf_error *err)
 {
     const struct bench_result *main_run = &compared->result;
@@ -67,7 +58,7 @@ static hf_status run_pool(const struct bench_options *options, struct bench_comp
     these.jobs = between(main_run->jobs_per_second * share * POOL_SECONDS, main_run->jobs);
     hf_status status = bench_run(&these, &result, err);
     if (status == HF_OK)
-        add_point(compared->by_pool, &compared->n_by_pool, (double)pool, steady_rate(&result));
+        add_point(compared->by_pool, &compared->n_by_pool, (double)pool, result.steady.jobs_per_second);
     bench_result_free(&result);
     return status;
 }
@@ -83,7 +74,7 @@ static hf_status scan_pools_of(const struct bench_options *options, struct bench
         last *= 2;
     bool has_main = options->rate <= 0;
     if (has_main)
-        add_point(compared->by_pool, &compared->n_by_pool, (double)compared->result.pool_size, steady_rate(&compared->result));
+        add_point(compared->by_pool, &compared->n_by_pool, (double)compared->result.pool_size, compared->result.steady.jobs_per_second);
     size_t from = last;
     for (size_t i = 1; i < MOST_POOLS && from > 1; i++)
         from /= 2;

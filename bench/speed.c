@@ -1,10 +1,12 @@
 /* The speed of the database, measured in runs of their own.
  *
  * A database that is asked without a break answers faster than one that is asked now and then: commits share a flush, and nothing falls
- * asleep. So where handlers take time, those of these runs pause as well, though not for long. W workers that do X jobs a second
- * go round in W / X (Little's law); what is not a pause of that is R, the time in the database. A delivery finds 1 + (W - 1) R X / W of
- * them there, itself included (the arrival theorem), and the speed at that number n is n / R. Counted is the steady part.
- * A lease's workers wait neither for a claim nor for a settle, so there it is the throughput with W of them and without pauses. */
+ * asleep. So where handlers take time, those of these runs pause as well, though not for long. What is measured with W workers is their
+ * throughput X, of the steady part. They go round in W / X (Little's law); what is not a pause of that is R, the time in the database, and
+ * a delivery finds n = 1 + (W - 1) R X / W of them there, itself included (the arrival theorem). The speed at that number is about n / R;
+ * but the number changes all the time, so it is taken such that the model, with all these speeds, has just the throughput that was
+ * measured. A lease's workers wait neither for a claim nor for a settle, so there it is the throughput with W of them and without pauses.
+ */
 #include <math.h>
 #include <stdlib.h>
 
@@ -13,13 +15,14 @@
 #include "pool/error.h"
 
 #define SECONDS_EACH 1.0
+#define SECONDS_LAST 3.0 /* with all workers: closest to the run that is planned */
 #define PAUSE_MOST_MS 5
 enum { FIRST_JOBS = 100, MOST_JOBS = 50000, JOBS_EACH = 8, START_EACH = 32, ROUNDS = 3 };
 
 /* Jobs for so many seconds, as fast as they went last time. */
-static size_t jobs_at(double jobs_per_second, size_t workers)
+static size_t jobs_at(double jobs_per_second, size_t workers, bool last)
 {
-    double jobs = jobs_per_second * SECONDS_EACH, least = (double)workers * JOBS_EACH;
+    double jobs = jobs_per_second * (last ? SECONDS_LAST : SECONDS_EACH), least = (double)workers * JOBS_EACH;
     jobs = jobs < FIRST_JOBS ? FIRST_JOBS : jobs > MOST_JOBS ? MOST_JOBS : jobs;
     return (size_t)(jobs < least ? least : jobs);
 }
@@ -54,14 +57,20 @@ static double late_ms(const struct bench_options *options, const struct bench_re
     return pause > 0 ? fmax(held - pause, 0) : 0;
 }
 
-static struct bench_speed speed_of(const struct bench_options *options, const struct bench_result *result)
+/* What was seen with so many workers, and what it says of the speed. */
+struct seen {
+    double throughput; /* jobs a second */
+    struct bench_speed speed;
+};
+
+static struct seen seen_of(const struct bench_options *options, const struct bench_result *result)
 {
-    double workers = (double)result->workers, batch = bench_jobs_in_one(options);
+    double workers = (double)result->workers, batch = bench_jobs_in_one(options), throughput = result->steady.jobs_per_second;
     if (options->strategy == HF_LEASE)
-        return (struct bench_speed){.n = workers, .jobs_per_second = result->steady.jobs_per_second};
-    double late = late_ms(options, result), cycle = workers * batch * 1000 / result->steady.jobs_per_second;
+        return (struct seen){throughput, {.n = workers, .jobs_per_second = throughput}};
+    double late = late_ms(options, result), cycle = workers * batch * 1000 / throughput;
     double inside = fmax(cycle - (pause_of(options) + late) * batch, cycle / 1000), n = 1 + (workers - 1) * inside / cycle;
-    return (struct bench_speed){.n = n, .jobs_per_second = 1000 * n * batch / inside, .late_ms = late};
+    return (struct seen){throughput, {.n = n, .jobs_per_second = 1000 * n * batch / inside, .late_ms = late}};
 }
 
 /* Like this run, but of so many workers, whose handlers pause, on a full table. Where jobs arrive one by one they do not come in batches,
@@ -83,21 +92,22 @@ static struct bench_options pausing(const struct bench_options *options, size_t 
 /* A number of workers. */
 struct size {
     size_t workers;
+    bool last;              /* all workers */
     double jobs_per_second; /* of its last run; 0: none yet */
     double variance;        /* of the number of workers in handlers, mean of the rounds */
-    struct bench_speed rounds[ROUNDS];
+    struct seen rounds[ROUNDS];
 };
 
-static hf_status measure(const struct bench_options *options, struct size *size, struct bench_speed *speed, hf_error *err)
+static hf_status measure(const struct bench_options *options, struct size *size, struct seen *seen, hf_error *err)
 {
     struct bench_options these = pausing(options, size->workers);
     struct bench_result result = {.crash_ms = -1};
-    these.jobs = bench_rows_at_once(&these) * START_EACH + jobs_at(size->jobs_per_second, size->workers);
+    these.jobs = bench_rows_at_once(&these) * START_EACH + jobs_at(size->jobs_per_second, size->workers, size->last);
     hf_status status = bench_run(&these, &result, err);
     if (status == HF_OK && result.steady.jobs_per_second <= 0)
         status = hf__fail(err, HF_DATABASE, "the speed of the database could not be measured: no job was done");
     if (status == HF_OK)
-        *speed = speed_of(options, &result);
+        *seen = seen_of(options, &result);
     size->jobs_per_second = result.steady.jobs_per_second;
     size->variance += result.steady.held_variance / (connections_each(options) * connections_each(options)) / ROUNDS;
     bench_result_free(&result);
@@ -134,17 +144,17 @@ static hf_status measure_all(const struct bench_options *options, struct size *s
 /* How many jobs such a run has: as fast as the first one went. */
 static hf_status warm_up(const struct bench_options *options, struct size *sizes, hf_error *err)
 {
-    struct bench_speed speed;
+    struct seen seen;
     struct size one = {.workers = 1};
-    hf_status status = measure(options, &one, &speed, err);
+    hf_status status = measure(options, &one, &seen, err);
     sizes[0].jobs_per_second = one.jobs_per_second;
     return status;
 }
 
-static int by_speed(const void *a, const void *b)
+static int by_throughput(const void *a, const void *b)
 {
-    const struct bench_speed *left = a, *right = b;
-    return (left->jobs_per_second > right->jobs_per_second) - (left->jobs_per_second < right->jobs_per_second);
+    const struct seen *left = a, *right = b;
+    return (left->throughput > right->throughput) - (left->throughput < right->throughput);
 }
 
 /* The middle one of each size's rounds. Where by chance a size has fewer in the database than smaller ones, the larger is believed, and
@@ -153,30 +163,67 @@ static size_t gather(struct size *sizes, size_t n_sizes, struct bench_speed *out
 {
     size_t n = 0;
     for (size_t i = 0; i < n_sizes; i++) {
-        qsort(sizes[i].rounds, ROUNDS, sizeof *sizes[i].rounds, by_speed);
-        const struct bench_speed *middle = &sizes[i].rounds[ROUNDS / 2];
-        while (n > 0 && middle->n <= out[n - 1].n)
+        qsort(sizes[i].rounds, ROUNDS, sizeof *sizes[i].rounds, by_throughput);
+        const struct seen *middle = &sizes[i].rounds[ROUNDS / 2];
+        while (n > 0 && middle->speed.n <= out[n - 1].n)
             n--;
-        out[n] = *middle;
-        sizes[n++] = sizes[i];
+        out[n] = middle->speed;
+        sizes[n] = sizes[i];
+        sizes[n++].jobs_per_second = middle->throughput;
     }
     return n;
 }
 
-/* What was measured of each size over what the law says of it, now that the law knows the speed. */
-static hf_status put_spread(const struct bench_options *options, const struct size *sizes, struct bench_speed *speed, size_t n,
-                            hf_error *err)
+/* The model's throughput grows with each speed, so that is found by halves (of the ratio), not far from what was taken for it. */
+static void fit_one(const struct bench_options *options, size_t workers, double throughput, struct bench_speed *speed, size_t n, size_t at)
 {
-    hf_status status = HF_OK;
-    for (size_t i = 0; i < n && status == HF_OK && pause_of(options) > 0; i++) {
-        struct bench_options these = pausing(options, sizes[i].workers);
-        struct bench_plan plan = {.advice = NULL};
-        status = bench_plan_of(&these, speed, n, &plan, err);
-        double by_law = plan.model.in_handler_variance;
-        speed[i].spread = by_law > 0 ? sqrt(sizes[i].variance / by_law) : 1;
-        bench_plan_free(&plan);
+    enum { STEPS = 30 };
+    static const double far = 2;
+    double low = speed[at].jobs_per_second / far, high = speed[at].jobs_per_second * far;
+    struct bench_options these = pausing(options, workers);
+    for (int i = 0; i < STEPS; i++) {
+        speed[at].jobs_per_second = sqrt(low * high);
+        if (bench_plan_model(&these, workers, speed, n).jobs_per_second < throughput)
+            low = speed[at].jobs_per_second;
+        else
+            high = speed[at].jobs_per_second;
     }
+}
+
+/* Each depends on the others, if little. Without a pause all are in the database, always, and there is nothing to find. */
+void bench_speed_fit(const struct bench_options *options, const size_t *workers, const double *throughput, struct bench_speed *speed,
+                     size_t n)
+{
+    enum { PASSES = 20 };
+    for (int pass = 0; pass < PASSES && pause_of(options) > 0; pass++)
+        for (size_t i = 0; i < n; i++)
+            fit_one(options, workers[i], throughput[i], speed, n, i);
+}
+
+static hf_status fit(const struct bench_options *options, const struct size *sizes, struct bench_speed *speed, size_t n, hf_error *err)
+{
+    size_t *workers = calloc(n, sizeof *workers);
+    double *throughput = calloc(n, sizeof *throughput);
+    for (size_t i = 0; workers && throughput && i < n; i++) {
+        workers[i] = sizes[i].workers;
+        throughput[i] = sizes[i].jobs_per_second;
+    }
+    hf_status status = workers && throughput ? HF_OK : hf__fail_memory(err);
+    if (status == HF_OK)
+        bench_speed_fit(options, workers, throughput, speed, n);
+    free(throughput);
+    free(workers);
     return status;
+}
+
+/* What was measured of each size over what the law says of it, now that the law knows the speed. */
+static void put_spread(const struct bench_options *options, const struct size *sizes, struct bench_speed *speed, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct bench_options these = pausing(options, sizes[i].workers);
+        double by_law = bench_plan_model(&these, sizes[i].workers, speed, n).in_handler_variance;
+        speed[i].spread = by_law > 0 ? sqrt(sizes[i].variance / by_law) : 1;
+    }
 }
 
 static hf_status measure_speed(const struct bench_options *options, struct size *sizes, size_t n_sizes, struct bench_speed *out, size_t *n,
@@ -188,7 +235,10 @@ static hf_status measure_speed(const struct bench_options *options, struct size 
     if (status != HF_OK)
         return status;
     *n = gather(sizes, n_sizes, out);
-    return put_spread(options, sizes, out, *n, err);
+    status = fit(options, sizes, out, *n, err);
+    if (status == HF_OK)
+        put_spread(options, sizes, out, *n);
+    return status;
 }
 
 hf_status bench_speed_measure(const struct bench_options *options, size_t workers, struct bench_speed **out, size_t *n, hf_error *err)
@@ -196,14 +246,10 @@ hf_status bench_speed_measure(const struct bench_options *options, size_t worker
     size_t most = workers ? workers : 1, n_sizes = count_sizes(most);
     struct size *sizes = calloc(n_sizes, sizeof *sizes);
     struct bench_speed *speed = calloc(n_sizes, sizeof *speed);
-    hf_status status = HF_OK;
     *n = 0;
     for (size_t i = 0, at = 1; sizes && i < n_sizes; i++, at = next_workers(at, most))
-        sizes[i].workers = at;
-    if (sizes && speed)
-        status = measure_speed(options, sizes, n_sizes, speed, n, err);
-    else
-        status = hf__fail_memory(err);
+        sizes[i] = (struct size){.workers = at, .last = at == most};
+    hf_status status = sizes && speed ? measure_speed(options, sizes, n_sizes, speed, n, err) : hf__fail_memory(err);
     if (status != HF_OK)
         free(speed);
     *out = status == HF_OK ? speed : NULL;

@@ -283,6 +283,35 @@ static void not_offered(void)
     }
 }
 
+/* From the throughputs that a database of known speed would show, and a guess, back to its speed. */
+static void fitted(void)
+{
+    static const struct bench_speed known[] = {{1, 800, 0, 0}, {1.6, 1400, 0.1, 0}, {2.4, 1900, 0.2, 0}, {4.5, 2600, 0.5, 0}};
+    static const size_t workers[] = {1, 2, 4, 8};
+    enum { SIZES = sizeof known / sizeof *known };
+    for (size_t batch = 1; batch <= 5; batch += 4) {
+        struct bench_options options = options_of(HF_ROW_LOCK, 8, 2);
+        struct bench_speed found[SIZES];
+        double throughput[SIZES];
+        options.batch = batch;
+        for (size_t i = 0; i < SIZES; i++) {
+            found[i] = known[i];
+            found[i].jobs_per_second *= i % 2 ? 1.3 : 0.8;
+            throughput[i] = bench_plan_model(&options, workers[i], known, SIZES).jobs_per_second;
+        }
+        bench_speed_fit(&options, workers, throughput, found, SIZES);
+        for (size_t i = 0; i < SIZES; i++)
+            CU_ASSERT_DOUBLE_EQUAL(bench_plan_model(&options, workers[i], found, SIZES).jobs_per_second, throughput[i],
+                                   0.002 * throughput[i]);
+        CU_ASSERT_DOUBLE_EQUAL(found[0].jobs_per_second, known[0].jobs_per_second, 0.002 * known[0].jobs_per_second);
+        CU_ASSERT_DOUBLE_EQUAL(found[3].jobs_per_second, known[3].jobs_per_second, 0.05 * known[3].jobs_per_second);
+    }
+    struct bench_options idle = options_of(HF_ROW_LOCK, 2, 0); /* the throughput is the speed */
+    struct bench_speed same[] = {{1, 190, 0, 0}, {2, 600, 0, 0}};
+    bench_speed_fit(&idle, (const size_t[]){1, 2}, (const double[]){190, 600}, same, 2);
+    CU_ASSERT_EQUAL(same[1].jobs_per_second, 600);
+}
+
 /* A full table has no wait for a worker: the JSON, whose keys scripts read, says 0 all the same. */
 static void full_table(void)
 {
@@ -329,6 +358,7 @@ int main(int argc, char **argv)
                            {"sizes", sizes},
                            {"changes", changes},
                            {"not offered", not_offered},
+                           {"fitted", fitted},
                            {"full table", full_table},
                            {"json", json},
                            CU_TEST_INFO_NULL};

@@ -284,7 +284,7 @@ static void ledgers(void)
 }
 
 /* Eight jobs in four seconds, for which connections were held for one. */
-static void check_steady(struct bench_moment from, struct bench_moment to, struct bench_steady expected)
+static void check_steady(struct bench_moment from, struct bench_moment to, struct bench_steady expected, size_t held_p99)
 {
     struct bench_options options = options_of("sqlite:none", HF_LEASE, "0");
     struct bench_result result = {.left = 0};
@@ -298,8 +298,9 @@ static void check_steady(struct bench_moment from, struct bench_moment to, struc
     tally->parts[0].steady_from = from;
     tally->parts[0].steady_to = to;
     tally->parts[0].n_samples = 4; /* two of them in the steady part */
+    static const unsigned held[] = {0, 4, 0, 7};
     for (size_t i = 0; i < 4; i++)
-        tally->parts[0].samples[i] = (struct bench_sample){.seconds = 0.5 + (double)i, .held = 4 * (unsigned)(i % 2)};
+        tally->parts[0].samples[i] = (struct bench_sample){.seconds = 0.5 + (double)i, .held = held[i]};
     tally->parts[0].n_purposes = 1;
     tally->parts[0].purposes[0] = (struct bench_part_purpose){.name = "row_lock", .seconds = 1};
     atomic_store(&tally->last_ns, INT64_C(5000000000));
@@ -307,6 +308,7 @@ static void check_steady(struct bench_moment from, struct bench_moment to, struc
     CU_ASSERT_DOUBLE_EQUAL(result.steady.jobs_per_second, expected.jobs_per_second, 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(result.steady.held_mean, expected.held_mean, 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(result.steady.held_variance, expected.held_variance, 1e-9);
+    CU_ASSERT_EQUAL(result.held_p99, held_p99);
     bench_tally_free(tally);
     bench_result_free(&result);
     bench_distribution_free(&options.handler);
@@ -318,10 +320,10 @@ static void steady(void)
     struct bench_moment none = {.at_ns = 0}, from = {.at_ns = INT64_C(2000000000), .done = 2, .held_seconds = 0.2};
     struct bench_moment to = {.at_ns = INT64_C(4000000000), .done = 7, .held_seconds = 0.8};
     struct bench_steady whole = {8 / 4.0, 1 / 4.0, 0};
-    check_steady(none, none, whole);
-    check_steady(from, none, whole);
-    check_steady(from, from, whole);
-    check_steady(from, to, (struct bench_steady){5 / 2.0, 0.6 / 2, 4});
+    check_steady(none, none, whole, 7);
+    check_steady(from, none, whole, 7);
+    check_steady(from, from, whole, 7);
+    check_steady(from, to, (struct bench_steady){5 / 2.0, 0.6 / 2, 4}, 4);
     struct bench_options options = options_of(hf_test_postgres_url(), HF_ROW_LOCK, "10");
     struct bench_result result = run(&options);
     CU_ASSERT(result.steady.jobs_per_second > 0 && result.steady.held_mean > 0);
