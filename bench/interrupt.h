@@ -4,8 +4,8 @@
 
 #include <holdfast.h>
 
-/* From now on the first SIGINT, SIGTERM or SIGHUP only makes the descriptor readable; the second of a kind does what it did before. Counted:
- * each call that succeeds wants its end. Threads: by the first thread, while it is the only one. */
+/* From now on the first SIGINT, SIGTERM or SIGHUP only makes the descriptor readable; the second of a kind does what it did before.
+ * Counted: each call that succeeds wants its end. Threads: by the first thread, while it is the only one. */
 hf_status bench_interrupt_begin(hf_error *err);
 void bench_interrupt_end(void);
 int bench_interrupt_fd(void);    /* never read; -1 outside of begin and end */

@@ -61,8 +61,11 @@ hf_strategy bench_advised(const struct bench_options *options);
 /* Measures the database's speed with this strategy, pool and batch with 1, 2, 4, ... up to `workers` workers, whose handlers do nothing or
  * pause for a few milliseconds (speed.c says why). *out is owned (free). */
 hf_status bench_speed_measure(const struct bench_options *options, size_t workers, struct bench_speed **out, size_t *n, hf_error *err);
-/* A step of it: the speeds, of which something near is known, with which the model has throughput[i] with workers[i]. */
-void bench_speed_fit(const struct bench_options *options, const size_t *workers, const double *throughput, struct bench_speed *speed,
-                     size_t n);
+/* A step of it: the speeds, of which something near is known, with which the model has measured[i] in place i. */
+struct bench_throughput {
+    size_t workers;
+    double jobs_per_second;
+};
+void bench_speed_fit(const struct bench_options *options, const struct bench_throughput *measured, struct bench_speed *speed, size_t n);
 
 #endif

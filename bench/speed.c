@@ -175,15 +175,16 @@ static size_t gather(struct size *sizes, size_t n_sizes, struct bench_speed *out
 }
 
 /* The model's throughput grows with each speed, so that is found by halves (of the ratio), not far from what was taken for it. */
-static void fit_one(const struct bench_options *options, size_t workers, double throughput, struct bench_speed *speed, size_t n, size_t at)
+static void fit_one(const struct bench_options *options, const struct bench_throughput *measured, struct bench_speed *speed, size_t n,
+                    size_t at)
 {
     enum { STEPS = 30 };
     static const double far = 2;
     double low = speed[at].jobs_per_second / far, high = speed[at].jobs_per_second * far;
-    struct bench_options these = pausing(options, workers);
+    struct bench_options these = pausing(options, measured->workers);
     for (int i = 0; i < STEPS; i++) {
         speed[at].jobs_per_second = sqrt(low * high);
-        if (bench_plan_model(&these, workers, speed, n).jobs_per_second < throughput)
+        if (bench_plan_model(&these, measured->workers, speed, n).jobs_per_second < measured->jobs_per_second)
             low = speed[at].jobs_per_second;
         else
             high = speed[at].jobs_per_second;
@@ -191,29 +192,24 @@ static void fit_one(const struct bench_options *options, size_t workers, double 
 }
 
 /* Each depends on the others, if little. Without a pause all are in the database, always, and there is nothing to find. */
-void bench_speed_fit(const struct bench_options *options, const size_t *workers, const double *throughput, struct bench_speed *speed,
-                     size_t n)
+void bench_speed_fit(const struct bench_options *options, const struct bench_throughput *measured, struct bench_speed *speed, size_t n)
 {
     enum { PASSES = 20 };
     for (int pass = 0; pass < PASSES && pause_of(options) > 0; pass++)
         for (size_t i = 0; i < n; i++)
-            fit_one(options, workers[i], throughput[i], speed, n, i);
+            fit_one(options, &measured[i], speed, n, i);
 }
 
 static hf_status fit(const struct bench_options *options, const struct size *sizes, struct bench_speed *speed, size_t n, hf_error *err)
 {
-    size_t *workers = calloc(n, sizeof *workers);
-    double *throughput = calloc(n, sizeof *throughput);
-    for (size_t i = 0; workers && throughput && i < n; i++) {
-        workers[i] = sizes[i].workers;
-        throughput[i] = sizes[i].jobs_per_second;
-    }
-    hf_status status = workers && throughput ? HF_OK : hf__fail_memory(err);
-    if (status == HF_OK)
-        bench_speed_fit(options, workers, throughput, speed, n);
-    free(throughput);
-    free(workers);
-    return status;
+    struct bench_throughput *measured = calloc(n, sizeof *measured);
+    if (!measured)
+        return hf__fail_memory(err);
+    for (size_t i = 0; i < n; i++)
+        measured[i] = (struct bench_throughput){sizes[i].workers, sizes[i].jobs_per_second};
+    bench_speed_fit(options, measured, speed, n);
+    free(measured);
+    return HF_OK;
 }
 
 /* What was measured of each size over what the law says of it, now that the law knows the speed. */

@@ -292,23 +292,23 @@ static void fitted(void)
     for (size_t batch = 1; batch <= 5; batch += 4) {
         struct bench_options options = options_of(HF_ROW_LOCK, 8, 2);
         struct bench_speed found[SIZES];
-        double throughput[SIZES];
+        struct bench_throughput measured[SIZES];
         options.batch = batch;
         for (size_t i = 0; i < SIZES; i++) {
             found[i] = known[i];
             found[i].jobs_per_second *= i % 2 ? 1.3 : 0.8;
-            throughput[i] = bench_plan_model(&options, workers[i], known, SIZES).jobs_per_second;
+            measured[i] = (struct bench_throughput){workers[i], bench_plan_model(&options, workers[i], known, SIZES).jobs_per_second};
         }
-        bench_speed_fit(&options, workers, throughput, found, SIZES);
+        bench_speed_fit(&options, measured, found, SIZES);
         for (size_t i = 0; i < SIZES; i++)
-            CU_ASSERT_DOUBLE_EQUAL(bench_plan_model(&options, workers[i], found, SIZES).jobs_per_second, throughput[i],
-                                   0.002 * throughput[i]);
+            CU_ASSERT_DOUBLE_EQUAL(bench_plan_model(&options, workers[i], found, SIZES).jobs_per_second, measured[i].jobs_per_second,
+                                   0.002 * measured[i].jobs_per_second);
         CU_ASSERT_DOUBLE_EQUAL(found[0].jobs_per_second, known[0].jobs_per_second, 0.002 * known[0].jobs_per_second);
         CU_ASSERT_DOUBLE_EQUAL(found[3].jobs_per_second, known[3].jobs_per_second, 0.05 * known[3].jobs_per_second);
     }
     struct bench_options idle = options_of(HF_ROW_LOCK, 2, 0); /* the throughput is the speed */
     struct bench_speed same[] = {{1, 190, 0, 0}, {2, 600, 0, 0}};
-    bench_speed_fit(&idle, (const size_t[]){1, 2}, (const double[]){190, 600}, same, 2);
+    bench_speed_fit(&idle, (const struct bench_throughput[]){{1, 190}, {2, 600}}, same, 2);
     CU_ASSERT_EQUAL(same[1].jobs_per_second, 600);
 }
 
