@@ -69,13 +69,6 @@ struct sums {
     size_t held_peak;
 };
 
-/* Jobs wait for the connections of claims and settles. What is asked for once or now and then, like the one that listens, waits for little
- * but to be opened. */
-static bool is_paid_by_jobs(const char *purpose)
-{
-    return strcmp(purpose, "claim") == 0 || strcmp(purpose, "settle") == 0;
-}
-
 static void add_part(struct bench_result *out, const struct bench_part *part, struct sums *sums)
 {
     size_t held_peak = 0;
@@ -88,7 +81,7 @@ static void add_part(struct bench_result *out, const struct bench_part *part, st
         sums->all_seconds += from->seconds;
         sums->held_seconds += bench_purpose_holds(from->name) ? from->seconds : 0;
         held_peak += bench_purpose_holds(from->name) ? from->peak : 0;
-        if (is_paid_by_jobs(from->name))
+        if (bench_purpose_is_asked_for(from->name))
             out->connection_wait_p99_ms = fmax(out->connection_wait_p99_ms, from->wait_p99_ms);
     }
     out->pool_size = larger(out->pool_size, part->pool_size);

@@ -23,8 +23,8 @@ static hf_status given_speed(const struct bench_options *options, double claim_m
     *out = calloc(*n, sizeof **out);
     if (!*out)
         return hf__fail_memory(err);
-    (*out)[0] = (struct bench_speed){.n = 1, .jobs_per_second = each};
-    (*out)[1] = (struct bench_speed){.n = most, .jobs_per_second = each * most};
+    (*out)[0] = (struct bench_speed){.n = 1, .jobs_per_second = each, .hold_ms = (claim_ms + settle_ms) / 2};
+    (*out)[1] = (struct bench_speed){.n = most, .jobs_per_second = each * most, .hold_ms = (claim_ms + settle_ms) / 2};
     return HF_OK;
 }
 

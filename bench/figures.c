@@ -45,12 +45,17 @@ void bench_figures_list(const struct bench_plan *plan, const struct bench_result
                                    .predicted = (double)plan->peak_in_use,
                                    .measured = (double)result->peak_in_use,
                                    .bound = true};
+    out[5] = (struct bench_figure){.name = "wait for a connection, p99, ms", /* a tail, with the time to open a connection in it */
+                                   .key = "pool_wait_p99_ms",
+                                   .predicted = plan->pool_wait_p99_ms,
+                                   .measured = result->connection_wait_p99_ms,
+                                   .unjudged = true};
 }
 
 bool bench_figures_within(const struct bench_figure figures[BENCH_FIGURES], double limit)
 {
     bool within = true;
     for (size_t i = 0; i < BENCH_FIGURES; i++)
-        within = within && bench_figure_error(&figures[i]) <= limit;
+        within = within && (figures[i].unjudged || bench_figure_error(&figures[i]) <= limit);
     return within;
 }

@@ -13,9 +13,10 @@ struct bench_figure {
     double slack;     /* a difference of no meaning */
     bool bound;       /* less than predicted is right */
     bool meaningless; /* handlers that take no time hold nothing for any time */
+    bool unjudged;    /* shown, and no reason to call the plan wrong */
 };
 
-enum { BENCH_FIGURES = 5 };
+enum { BENCH_FIGURES = 6 };
 
 void bench_figures_list(const struct bench_plan *plan, const struct bench_result *result, struct bench_figure out[BENCH_FIGURES]);
 /* How far off the prediction was, as a share of it; 0 where the difference means nothing, INFINITY where nothing was predicted. */

@@ -22,6 +22,11 @@ bool bench_purpose_holds(const char *name)
     return strcmp(name, "row_lock") == 0 || strcmp(name, "advisory_lock") == 0;
 }
 
+bool bench_purpose_is_asked_for(const char *name)
+{
+    return strcmp(name, "claim") == 0 || strcmp(name, "settle") == 0;
+}
+
 size_t bench_samples_halve(struct bench_sample *samples, size_t n)
 {
     for (size_t i = 0; i < n / 2; i++)

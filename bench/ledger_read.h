@@ -12,6 +12,9 @@ hf_status bench_ledger_read(hf_runtime *runtime, struct bench_part *out, hf_erro
 void bench_ledger_subtract(struct bench_part *part, const struct bench_part *before);
 /* Deliveries in work hold their connections for this purpose. */
 bool bench_purpose_holds(const char *name);
+/* Claims and settles: what jobs wait for. What is asked for once or now and then, like the connection that listens, waits for little but to
+ * be opened. */
+bool bench_purpose_is_asked_for(const char *name);
 
 /* The purposes of a sample, in its order. */
 size_t bench_ledger_purposes(const char *names[BENCH_SERIES_PURPOSES]);

@@ -69,7 +69,8 @@ static struct bench_speed measured_at(const struct bench_model_input *input, dou
     const struct bench_speed *low = &at[i - 1], *high = &at[i];
     double share = (n - low->n) / (high->n - low->n);
     return (struct bench_speed){n, low->jobs_per_second + share * (high->jobs_per_second - low->jobs_per_second),
-                                low->late_ms + share * (high->late_ms - low->late_ms), low->spread + share * (high->spread - low->spread)};
+                                low->late_ms + share * (high->late_ms - low->late_ms), low->spread + share * (high->spread - low->spread),
+                                low->hold_ms + share * (high->hold_ms - low->hold_ms)};
 }
 
 static double batch_of(const struct bench_model_input *input)
@@ -186,6 +187,7 @@ static struct bench_model full_table(const struct bench_model_input *input)
         .in_database_mean = closed.in_database,
         .worker_utilisation = closed.in_handler / (double)input->workers,
         .database_utilisation = fmin(1, closed.per_ms / best_speed(input)),
+        .hold_ms = measured_at(input, closed.in_database).hold_ms,
     };
 }
 
@@ -329,6 +331,7 @@ static struct bench_model arriving(const struct bench_model_input *input)
         .in_database_mean = open.per_ms * open.database_ms,
         .worker_utilisation = in_handler / (double)input->workers,
         .database_utilisation = fmin(1, open.per_ms / best_speed(input)),
+        .hold_ms = measured_at(input, open.per_ms * open.database_ms).hold_ms,
     };
     put_wait(&open, &model);
     return model;

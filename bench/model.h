@@ -13,6 +13,7 @@ struct bench_speed {
     double late_ms; /* that a handler takes longer meanwhile: a busy machine wakes it late */
     double spread;  /* how much wider than by the model's law the number in handlers spreads: commits that share a flush end together, and
                        handlers of one length keep it so. Standard deviations; less than 1 counts as 1 */
+    double hold_ms; /* that a connection is out of the pool for a claim or for a settle; 0: not known */
 };
 
 struct bench_model_input {
@@ -34,6 +35,7 @@ struct bench_model {
     double in_database_mean;     /* deliveries between claim and settle, outside the handler */
     double worker_utilisation;   /* share of the workers' time spent in handlers */
     double database_utilisation; /* throughput over the best that the database can do with so many workers */
+    double hold_ms;              /* as in bench_speed */
     double start_wait_mean_ms;   /* from due until a worker takes it; 0 for a full table, where it means nothing */
     double start_wait_p99_ms;
 };

@@ -143,19 +143,27 @@ static void put_held(const struct bench_options *options, const hf_cost *cost, s
     plan->peak_in_use = most < plan->pool ? most : plan->pool;
 }
 
+/* For how long an asker does without a connection. Each job asks twice, for its claim and for its settle: under a lease two threads ask for
+ * all, the less often the larger their groups, so that this is the least; else it is the worker, with its handler between the two. */
+static double apart_ms(const struct bench_options *options, const struct bench_plan *plan, size_t askers)
+{
+    double each = bench_jobs_in_one(options), asks_per_ms = 2 * plan->model.jobs_per_second / each / 1000;
+    if (options->strategy != HF_LEASE && options->rate <= 0)
+        return bench_distribution_mean(&options->handler) * each / 2;
+    return asks_per_ms > 0 ? fmax((double)askers / asks_per_ms - plan->model.hold_ms, 0) : INFINITY;
+}
+
 /* Where a connection is held, each worker that runs has one. Where none is, those who ask are the claimer and the settler of a lease
  * (renewals have a connection of their own where there are two), or on SQLite the workers of an advisory lock. */
 static double pool_wait(const struct bench_options *options, const hf_cost *cost, const struct bench_plan *plan)
 {
-    if (cost->held_per_delivery > 0)
-        return 0;
     bool lease = options->strategy == HF_LEASE;
     size_t askers = lease ? cost->claim + cost->settle : plan->sizes.workers_at_once;
     size_t connections = lease && plan->pool > 1 ? plan->pool - cost->renew : plan->pool;
-    double per_job = plan->model.jobs_per_second > 0 ? 1000 / plan->model.jobs_per_second : 0;
-    double cycle = lease ? per_job : per_job * (double)plan->sizes.workers_at_once / 2;
-    double hold = lease ? cycle * plan->model.database_utilisation : plan->model.in_database_mean * per_job / 2;
-    return bench_model_connection_wait_p99_ms(askers, connections, hold, fmax(cycle - hold, 0));
+    double apart = apart_ms(options, plan, askers);
+    if (cost->held_per_delivery > 0 || plan->model.hold_ms <= 0 || isinf(apart))
+        return 0;
+    return bench_model_connection_wait_p99_ms(askers, connections, plan->model.hold_ms, apart);
 }
 
 static void put_fleet(const struct bench_options *options, struct bench_plan *plan)

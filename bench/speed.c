@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "bench/ledger_read.h"
 #include "bench/plan.h"
 #include "bench/run.h"
 #include "pool/error.h"
@@ -57,6 +58,18 @@ static double late_ms(const struct bench_options *options, const struct bench_re
     return pause > 0 ? fmax(held - pause, 0) : 0;
 }
 
+/* Milliseconds that a connection was out for a claim or for a settle. */
+static double hold_ms(const struct bench_result *result)
+{
+    double seconds = 0, count = 0;
+    for (size_t i = 0; i < result->n_purposes; i++)
+        if (bench_purpose_is_asked_for(result->purposes[i].name)) {
+            seconds += result->purposes[i].seconds;
+            count += result->purposes[i].count;
+        }
+    return count > 0 ? 1000 * seconds / count : 0;
+}
+
 /* What was seen with so many workers, and what it says of the speed. */
 struct seen {
     double throughput; /* jobs a second */
@@ -67,10 +80,10 @@ static struct seen seen_of(const struct bench_options *options, const struct ben
 {
     double workers = (double)result->workers, batch = bench_jobs_in_one(options), throughput = result->steady.jobs_per_second;
     if (options->strategy == HF_LEASE)
-        return (struct seen){throughput, {.n = workers, .jobs_per_second = throughput}};
+        return (struct seen){throughput, {.n = workers, .jobs_per_second = throughput, .hold_ms = hold_ms(result)}};
     double late = late_ms(options, result), cycle = workers * batch * 1000 / throughput;
     double inside = fmax(cycle - (pause_of(options) + late) * batch, cycle / 1000), n = 1 + (workers - 1) * inside / cycle;
-    return (struct seen){throughput, {.n = n, .jobs_per_second = 1000 * n * batch / inside, .late_ms = late}};
+    return (struct seen){throughput, {.n = n, .jobs_per_second = 1000 * n * batch / inside, .late_ms = late, .hold_ms = hold_ms(result)}};
 }
 
 /* Like this run, but of so many workers, whose handlers pause, on a full table. Where jobs arrive one by one they do not come in batches,

@@ -15,7 +15,7 @@ static void print_figures(const struct bench_figure figures[BENCH_FIGURES], doub
     for (size_t i = 0; i < BENCH_FIGURES; i++) {
         double error = bench_figure_error(&figures[i]);
         printf("%-40s %12.2f %12.2f ", figures[i].name, figures[i].predicted, figures[i].measured);
-        if (figures[i].meaningless)
+        if (figures[i].meaningless || figures[i].unjudged)
             printf("%8s\n", "-");
         else if (figures[i].bound && error <= 0)
             printf("%8s\n", "within");
@@ -27,8 +27,9 @@ static void print_figures(const struct bench_figure figures[BENCH_FIGURES], doub
 static json_t *figure_json(const struct bench_figure *figure, double limit)
 {
     double error = bench_figure_error(figure);
-    return json_pack("{s:f, s:f, s:o, s:b}", "predicted", figure->predicted, "measured", figure->measured, "error",
-                     figure->meaningless || !isfinite(error) ? json_null() : json_real(error), "within", error <= limit);
+    return json_pack("{s:f, s:f, s:o, s:o}", "predicted", figure->predicted, "measured", figure->measured, "error",
+                     figure->meaningless || !isfinite(error) ? json_null() : json_real(error), "within",
+                     figure->unjudged ? json_null() : json_boolean(error <= limit));
 }
 
 static int print_json(const struct bench_plan *plan, const struct bench_result *result, const struct bench_figure figures[BENCH_FIGURES],

@@ -14,7 +14,7 @@ static bool near_by(double a, double b, double share)
 /* Claims and settles that do not hinder each other: mu(n) = n / S. */
 static struct bench_model linear(size_t workers, double handler_ms, double database_ms)
 {
-    const struct bench_speed speed[] = {{1, 1000 / database_ms, 0, 0}, {1e6, 1e9 / database_ms, 0, 0}};
+    const struct bench_speed speed[] = {{1, 1000 / database_ms, 0, 0, 0}, {1e6, 1e9 / database_ms, 0, 0, 0}};
     struct bench_model_input input = {.workers = workers, .handler_ms = handler_ms, .speed = speed, .n_speed = 2};
     return bench_model_of(&input);
 }
@@ -45,7 +45,7 @@ static void binomial(void)
 /* One database that does one thing at a time: M/M/1//N, whose utilisation is 1 - 1 / sum N! / (N-n)! r^n. N = 3, r = 1/2: 1 - 1 / 4.75. */
 static void one_at_a_time(void)
 {
-    const struct bench_speed speed[] = {{1, 1000, 0, 0}};
+    const struct bench_speed speed[] = {{1, 1000, 0, 0, 0}};
     struct bench_model_input input = {.workers = 3, .handler_ms = 2, .speed = speed, .n_speed = 1};
     struct bench_model model = bench_model_of(&input);
     NEAR(model.jobs_per_second, 1000 * (1 - 1 / 4.75), 1e-9);
@@ -55,7 +55,7 @@ static void one_at_a_time(void)
 /* Who is woken late is in the handler for longer: 3 ms of work and 2 ms too late are 5 ms. The more are in the database, the later. */
 static void late(void)
 {
-    const struct bench_speed same[] = {{1, 500, 2, 0}, {1e6, 5e8, 2, 0}}, busy[] = {{1, 500, 0, 0}, {16, 8000, 30, 0}};
+    const struct bench_speed same[] = {{1, 500, 2, 0, 0}, {1e6, 5e8, 2, 0, 0}}, busy[] = {{1, 500, 0, 0, 0}, {16, 8000, 30, 0, 0}};
     struct bench_model_input input = {.workers = 16, .handler_ms = 3, .speed = same, .n_speed = 2};
     struct bench_model model = bench_model_of(&input), same_model = linear(16, 5, 2);
     NEAR(model.jobs_per_second, same_model.jobs_per_second, 1e-9);
@@ -74,7 +74,7 @@ static void late(void)
 /* What was measured to spread twice as wide is held twice as far from the mean, and never by more workers than there are. */
 static void spread(void)
 {
-    const struct bench_speed speed[] = {{1, 500, 0, 2}, {1e6, 5e8, 0, 2}}, narrow[] = {{1, 500, 0, 0.5}, {1e6, 5e8, 0, 0.5}};
+    const struct bench_speed speed[] = {{1, 500, 0, 2, 0}, {1e6, 5e8, 0, 2, 0}}, narrow[] = {{1, 500, 0, 0.5, 0}, {1e6, 5e8, 0, 0.5, 0}};
     struct bench_model_input input = {.workers = 64, .handler_ms = 2, .speed = speed, .n_speed = 2};
     CU_ASSERT_EQUAL(bench_model_of(&input).in_handler_p99, 2 * binomial_p99(64, 0.5) - 32);
     input.handler_ms = 50;
@@ -90,7 +90,7 @@ static void spread(void)
 
 static void no_handler(void)
 {
-    const struct bench_speed speed[] = {{1, 1000, 0, 0}, {2, 1800, 0, 0}, {4, 2000, 0, 0}};
+    const struct bench_speed speed[] = {{1, 1000, 0, 0, 0}, {2, 1800, 0, 0, 0}, {4, 2000, 0, 0, 0}};
     struct bench_model_input input = {.workers = 3, .speed = speed, .n_speed = 3};
     struct bench_model model = bench_model_of(&input);
     NEAR(model.jobs_per_second, 1900, 1e-9);
@@ -102,7 +102,7 @@ static void no_handler(void)
 /* What is claimed ahead keeps the workers busy. */
 static void ahead(void)
 {
-    const struct bench_speed speed[] = {{1, 1000, 0, 0}, {64, 64000, 0, 0}};
+    const struct bench_speed speed[] = {{1, 1000, 0, 0, 0}, {64, 64000, 0, 0, 0}};
     struct bench_model_input input = {.workers = 4, .ahead = 8, .handler_ms = 2, .speed = speed, .n_speed = 2};
     NEAR(bench_model_of(&input).worker_utilisation, 1, 0.01);
     input.ahead = 0;
@@ -111,7 +111,7 @@ static void ahead(void)
 
 static struct bench_model arriving(size_t workers, double rate, double handler_ms, double scv)
 {
-    const struct bench_speed speed[] = {{1, 1e9, 0, 0}, {1e6, 1e15, 0, 0}};
+    const struct bench_speed speed[] = {{1, 1e9, 0, 0, 0}, {1e6, 1e15, 0, 0, 0}};
     struct bench_model_input input = {
         .workers = workers, .handler_ms = handler_ms, .handler_scv = scv, .arrivals_per_second = rate, .speed = speed, .n_speed = 2};
     return bench_model_of(&input);
@@ -158,7 +158,7 @@ static double textbook_c(size_t servers, double load)
 
 static void enough_workers(void)
 {
-    const struct bench_speed speed[] = {{1, 1e9, 0, 0}, {1e6, 1e15, 0, 0}};
+    const struct bench_speed speed[] = {{1, 1e9, 0, 0, 0}, {1e6, 1e15, 0, 0, 0}};
     static const double loads[] = {0.5, 1, 10, 40};
     for (size_t i = 0; i < 4; i++) {
         struct bench_model_input input = {.handler_ms = 10, .arrivals_per_second = loads[i] * 100, .speed = speed, .n_speed = 2};
@@ -168,7 +168,7 @@ static void enough_workers(void)
         CU_ASSERT_EQUAL(bench_model_workers_for(&input, 0.05, n - 1), 0);
     }
     /* Claimed ahead, a job occupies a worker for its handler alone; but so few workers must not be too few to keep the database busy. */
-    const struct bench_speed each[] = {{1, 500, 0, 0}, {1e6, 5e8, 0, 0}};
+    const struct bench_speed each[] = {{1, 500, 0, 0, 0}, {1e6, 5e8, 0, 0, 0}};
     struct bench_model_input input = {.ahead = 1, .handler_ms = 0.001, .arrivals_per_second = 3500, .speed = each, .n_speed = 2};
     input.workers = input.ahead = bench_model_workers_for(&input, 0.05, 10000);
     CU_ASSERT(input.workers >= 4 && bench_model_of(&input).stable);
@@ -209,7 +209,7 @@ static double simulated(size_t workers, double handler, double database, bool co
 
 static void simulation(void)
 {
-    const struct bench_speed speed[] = {{1, 1000, 0, 0}};
+    const struct bench_speed speed[] = {{1, 1000, 0, 0, 0}};
     static const struct {
         size_t workers;
         double handler;

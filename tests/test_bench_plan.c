@@ -5,7 +5,7 @@
 #include "tests/support.h"
 
 #define EACH_MS 1.0
-static const struct bench_speed speed[] = {{1, 1000 / EACH_MS, 0, 0}, {1e6, 1e9 / EACH_MS, 0, 0}};
+static const struct bench_speed speed[] = {{1, 1000 / EACH_MS, 0, 0, 0}, {1e6, 1e9 / EACH_MS, 0, 0, 0}};
 
 /* "postgresql://localhost" is never connected to. */
 static struct bench_options options_of(hf_strategy strategy, size_t workers, double handler_ms)
@@ -137,7 +137,7 @@ static void from_rate(void)
     CU_ASSERT(plan.workers_enough > 15 && plan.workers_enough < 25);
     says(plan.advice, hf_test_format("With %zu workers at once it would keep up", plan.workers_enough));
     bench_plan_free(&plan);
-    static const struct bench_speed slow[] = {{1, 500, 0, 0}, {32, 890, 0, 0}, {64, 900, 0, 0}}; /* a database that does no more */
+    static const struct bench_speed slow[] = {{1, 500, 0, 0, 0}, {32, 890, 0, 0, 0}, {64, 900, 0, 0, 0}}; /* a database that does no more */
     hf_error err = {.status = HF_OK};
     HF_TEST_OK(bench_plan_of(&options, slow, 3, &plan, &err), &err);
     CU_ASSERT_EQUAL(plan.workers_enough, 0);
@@ -257,7 +257,7 @@ static void changes(void)
     plan = planned(&options);
     says_not(plan.advice, "The database sets the pace");
     bench_plan_free(&plan);
-    static const struct bench_speed full[] = {{1, 500, 0, 0}, {4, 890, 0, 0}, {8, 900, 0, 0}};
+    static const struct bench_speed full[] = {{1, 500, 0, 0, 0}, {4, 890, 0, 0, 0}, {8, 900, 0, 0, 0}};
     hf_error err = {.status = HF_OK};
     HF_TEST_OK(bench_plan_of(&options, full, 3, &plan, &err), &err);
     says(plan.advice, "The database sets the pace: more workers would do no more.");
@@ -283,10 +283,36 @@ static void not_offered(void)
     }
 }
 
+/* Where nothing is held, who asks may find all connections out: on SQLite the workers of an advisory lock, with their handlers between
+ * claim and settle; under a lease the claimer and the settler. */
+static void waits_for_connections(void)
+{
+    static const struct bench_speed slow[] = {{1, 400, 0, 0, 3}, {2, 450, 0, 0, 3}};
+    struct bench_plan plan;
+    hf_error err = {.status = HF_OK};
+    struct bench_options options = options_of(HF_ADVISORY_LOCK, 16, 5);
+    options.url = "sqlite:none.db";
+    if (bench_plan_of(&options, slow, 2, &plan, &err) == HF_OK) { /* built with this database */
+        CU_ASSERT_EQUAL(plan.pool, 3);
+        CU_ASSERT_DOUBLE_EQUAL(plan.pool_wait_p99_ms, bench_model_connection_wait_p99_ms(16, 3, 3, 2.5), 1e-9);
+        CU_ASSERT(plan.pool_wait_p99_ms > 10 && plan.pool_wait_p99_ms < 40);
+        bench_plan_free(&plan);
+    }
+    options = options_of(HF_LEASE, 16, 50);
+    options.pool = 1; /* both ask for the same one, at most twice for each of 320 jobs a second */
+    HF_TEST_OK(bench_plan_of(&options, slow, 2, &plan, &err), &err);
+    CU_ASSERT_DOUBLE_EQUAL(plan.pool_wait_p99_ms, bench_model_connection_wait_p99_ms(2, 1, 3, 1000 / 320.0 - 3), 0.1);
+    bench_plan_free(&plan);
+    options.pool = 4;
+    HF_TEST_OK(bench_plan_of(&options, slow, 2, &plan, &err), &err);
+    CU_ASSERT_EQUAL(plan.pool_wait_p99_ms, 0);
+    bench_plan_free(&plan);
+}
+
 /* From the throughputs that a database of known speed would show, and a guess, back to its speed. */
 static void fitted(void)
 {
-    static const struct bench_speed known[] = {{1, 800, 0, 0}, {1.6, 1400, 0.1, 0}, {2.4, 1900, 0.2, 0}, {4.5, 2600, 0.5, 0}};
+    static const struct bench_speed known[] = {{1, 800, 0, 0, 0}, {1.6, 1400, 0.1, 0, 0}, {2.4, 1900, 0.2, 0, 0}, {4.5, 2600, 0.5, 0, 0}};
     static const size_t workers[] = {1, 2, 4, 8};
     enum { SIZES = sizeof known / sizeof *known };
     for (size_t batch = 1; batch <= 5; batch += 4) {
@@ -307,7 +333,7 @@ static void fitted(void)
         CU_ASSERT_DOUBLE_EQUAL(found[3].jobs_per_second, known[3].jobs_per_second, 0.05 * known[3].jobs_per_second);
     }
     struct bench_options idle = options_of(HF_ROW_LOCK, 2, 0); /* the throughput is the speed */
-    struct bench_speed same[] = {{1, 190, 0, 0}, {2, 600, 0, 0}};
+    struct bench_speed same[] = {{1, 190, 0, 0, 0}, {2, 600, 0, 0, 0}};
     bench_speed_fit(&idle, (const struct bench_throughput[]){{1, 190}, {2, 600}}, same, 2);
     CU_ASSERT_EQUAL(same[1].jobs_per_second, 600);
 }
@@ -358,6 +384,7 @@ int main(int argc, char **argv)
                            {"sizes", sizes},
                            {"changes", changes},
                            {"not offered", not_offered},
+                           {"waits for connections", waits_for_connections},
                            {"fitted", fitted},
                            {"full table", full_table},
                            {"json", json},

@@ -32,6 +32,7 @@ static bool within(double jobs_per_second, double held_per_delivery, double held
                                   .held_per_delivery = held_per_delivery,
                                   .held_p99 = held_p99,
                                   .peak_in_use = peak,
+                                  .connection_wait_p99_ms = 1000,
                                   .handler_ms = handler_ms};
     bench_figures_list(&plan, &result, figures);
     return bench_figures_within(figures, bench_figures_limit(&result));
@@ -106,6 +107,8 @@ static json_t *check_json(struct hf_test_child *child, int code)
     CU_ASSERT_PTR_NOT_NULL_FATAL(object);
     const json_t *figures = json_object_get(object, "figures"), *run = json_object_get(object, "run");
     CU_ASSERT_EQUAL(json_object_size(figures), BENCH_FIGURES);
+    const json_t *wait = json_object_get(figures, "pool_wait_p99_ms"); /* shown, not judged */
+    CU_ASSERT(json_is_null(json_object_get(wait, "within")) && json_is_number(json_object_get(wait, "measured")));
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         check_figure(figures, keys[i]);
     CU_ASSERT_EQUAL(code, json_is_true(json_object_get(object, "holds")) ? 0 : 1);
