@@ -74,7 +74,7 @@ static void say_overload(FILE *out, const struct bench_plan *plan)
 {
     number(out, "Jobs arrive faster than they can be done: each process does ", plan->model.jobs_per_second, " a second at most. ");
     if (plan->workers_enough > 0)
-        fprintf(out, "With %zu workers at once it would keep up.\n", plan->workers_enough);
+        fprintf(out, "With %zu workers at once it would keep up, and one job in a hundred wait for a worker.\n", plan->workers_enough);
     else if (plan->saturated)
         fputs("More workers would not keep up either, because the database sets the pace.\n", out);
     else

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -39,6 +40,7 @@ static void be_child(struct bench_drain drain, struct bench_part *part, int fd)
 {
     char go;
     ssize_t got;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* who ends the bench at once ends this, too, though a server may not answer */
     do
         got = read(fd, &go, 1);
     while (got < 0 && errno == EINTR);

@@ -183,6 +183,10 @@ static int sweep_all(struct bench_options *options)
     for (size_t i = 0; i < n && status == HF_OK; i++) {
         options->strategy = strategies[i];
         status = sweep_one(options, list, &right, &err);
+        if (status == HF_UNSUPPORTED && !options->has_strategy) {
+            fprintf(stderr, "%s: %s is left out: %s\n", hf__program, hf_strategy_name(strategies[i]), err.message);
+            status = HF_OK;
+        }
     }
     int exit_status = HF__EXIT_DONE;
     if (options->json)

@@ -228,6 +228,11 @@ static void not_offered(void)
     hf_test_must_contain(hf_test_stderr(child), "advisory lock is left out");
     hf_test_must_contain(hf_test_stdout(child), "1 workers in each of 2 processes");
     hf_test_free(child);
+    child = BENCH("sweep", "--db", url, "--workers", "1", "--processes", "2", "--jobs", "20");
+    CU_ASSERT_EQUAL(hf_test_wait(child, 60000), 0);
+    hf_test_must_contain(hf_test_stderr(child), "advisory is left out");
+    hf_test_must_contain(hf_test_stdout(child), "lease\n");
+    hf_test_free(child);
 }
 
 static void interrupted(int signal_number, const char *processes)
@@ -272,6 +277,13 @@ static void interrupted_at_once(void)
     CU_ASSERT_EQUAL(hf_test_bench_tables(hf_test_postgres_url(), pid), 0);
 }
 
+/* A child of the process, whichever comes first. 0: there is none. */
+static pid_t child_of(pid_t pid)
+{
+    const char *children = hf_test_read_file(hf_test_format("/proc/%ld/task/%ld/children", (long)pid, (long)pid));
+    return (pid_t)strtol(children, NULL, 10);
+}
+
 /* SIGINT means again what it meant before. */
 static bool has_noticed(void *arg)
 {
@@ -281,22 +293,38 @@ static bool has_noticed(void *arg)
 }
 
 /* The server does not answer any more: who interrupts twice does not wait for it. */
-static void interrupted_twice(void)
+/* Or dead, and not yet waited for by whoever has inherited it. */
+static bool is_gone(void *arg)
+{
+    const char *status = hf_test_read_file(hf_test_format("/proc/%ld/status", (long)*(const pid_t *)arg));
+    return *status == '\0' || strstr(status, "State:\tZ") != NULL;
+}
+
+static void interrupted_twice(const char *processes)
 {
     struct hf_test_proxy *proxy = hf_test_proxy_open(HF__POSTGRES);
-    struct hf_test_child *child =
-        BENCH("run", "--db", hf_test_proxy_url(proxy), "--strategy", "row_lock", "--jobs", "4000", "--handler-ms", "20");
+    struct hf_test_child *child = BENCH("run", "--db", hf_test_proxy_url(proxy), "--strategy", "row_lock", "--jobs", "4000", "--handler-ms",
+                                        "20", "--processes", processes);
     pid_t pid = hf_test_pid(child);
     CU_ASSERT_TRUE_FATAL(hf_test_wait_until(table_has_rows, &pid, 20000));
     hf_test_proxy_hold(proxy, true);
     hf_test_kill(child, SIGINT);
     CU_ASSERT_TRUE(hf_test_wait_until(has_noticed, &pid, 20000));
+    pid_t worker = child_of(pid);
+    CU_ASSERT_EQUAL(worker > 0, strcmp(processes, "1") != 0);
     hf_test_kill(child, SIGINT);
     CU_ASSERT_EQUAL(hf_test_wait(child, 5000), HF_TEST_SIGNALLED + SIGINT);
+    CU_ASSERT(worker <= 0 || hf_test_wait_until(is_gone, &worker, 5000));
     hf_test_proxy_hold(proxy, false);
     hf_test_proxy_close(proxy);
     hf_test_free(child);
     hf_test_sql(hf_test_postgres_url(), hf_test_format("DROP TABLE %s", hf_test_bench_table(hf_test_postgres_url(), pid)));
+}
+
+static void interrupts_twice(void)
+{
+    interrupted_twice("1");
+    interrupted_twice("2");
 }
 
 /* On a terminal a bar shows how far it is, how fast and how long it will take, and goes when the run ends. */
@@ -329,13 +357,6 @@ static void progress_on_a_terminal(void)
         cleared = next;
     CU_ASSERT(cleared && cleared < report); /* nothing of the bar stays */
     CU_ASSERT_PTR_NULL(strstr(report, "##"));
-}
-
-/* A child of the process, whichever comes first. 0: there is none. */
-static pid_t child_of(pid_t pid)
-{
-    const char *children = hf_test_read_file(hf_test_format("/proc/%ld/task/%ld/children", (long)pid, (long)pid));
-    return (pid_t)strtol(children, NULL, 10);
 }
 
 static bool is_under_way_in_children(void *ctx)
@@ -386,7 +407,7 @@ int main(int argc, char **argv)
                            {"what is not offered", not_offered},
                            {"interrupts", interrupts},
                            {"interrupted at once", interrupted_at_once},
-                           {"interrupted twice", interrupted_twice},
+                           {"interrupted twice", interrupts_twice},
                            {"progress on a terminal", progress_on_a_terminal},
                            {"a process is killed", killed_processes},
                            CU_TEST_INFO_NULL};

@@ -135,7 +135,8 @@ static void from_rate(void)
     CU_ASSERT_FALSE(plan.model.stable);
     says(plan.advice, "faster than they can be done");
     CU_ASSERT(plan.workers_enough > 15 && plan.workers_enough < 25);
-    says(plan.advice, hf_test_format("With %zu workers at once it would keep up", plan.workers_enough));
+    says(plan.advice,
+         hf_test_format("With %zu workers at once it would keep up, and one job in a hundred wait for a worker.", plan.workers_enough));
     bench_plan_free(&plan);
     static const struct bench_speed slow[] = {{1, 500, 0, 0, 0}, {32, 890, 0, 0, 0}, {64, 900, 0, 0, 0}}; /* a database that does no more */
     hf_error err = {.status = HF_OK};
