@@ -97,13 +97,9 @@ static void tell(const char *what)
 
 /* ---- runs ---- */
 
-/* An older server may lack what a strategy needs: then the others are compared. */
 static bool left_out(const struct bench_options *options, hf_status status, const hf_error *err)
 {
-    if (status != HF_UNSUPPORTED || options->has_strategy)
-        return false;
-    fprintf(stderr, "%s: %s is left out: %s\n", hf__program, bench_strategy_words(options->strategy), err->message);
-    return true;
+    return bench_left_out(options, bench_strategy_words(options->strategy), status, err);
 }
 
 /* The runs of all strategies; a strategy whose run was interrupted still counts. */

@@ -316,10 +316,7 @@ void bench_comparison_print(FILE *out, const struct bench_comparison *comparison
     }
     const struct bench_result *first = &comparison->of[0].result;
     fprintf(out, "%s %s, %zu workers", first->database, first->server_version, first->workers);
-    if (first->processes > 1)
-        fprintf(out, " in each of %zu processes", first->processes);
-    if (first->batch > 1)
-        fprintf(out, ", batches of up to %zu", first->batch);
+    bench_result_print_shape(out, first);
     fprintf(out, ", handlers of %s ms\n\n%-42s", first->handler ? first->handler : "0", "");
     for (size_t i = 0; i < comparison->n; i++) {
         fprintf(out, "%18s", bench_strategy_words(comparison->of[i].result.strategy));

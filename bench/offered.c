@@ -1,10 +1,12 @@
 #include "bench/offered.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/session.h"
 #include "pool/error.h"
+#include "runtime/command_common.h"
 
 enum { CHECKOUT_MS = 10000 };
 
@@ -37,6 +39,14 @@ hf_status bench_offered(const struct bench_options *options, hf_error *err)
                         "lease",
                         options->processes);
     return HF_OK;
+}
+
+bool bench_left_out(const struct bench_options *options, const char *name, hf_status status, const hf_error *err)
+{
+    if (status != HF_UNSUPPORTED || options->has_strategy)
+        return false;
+    fprintf(stderr, "%s: %s is left out: %s\n", hf__program, name, err->message);
+    return true;
 }
 
 /* ---- what the server allows ---- */

@@ -11,6 +11,10 @@ size_t bench_strategies(const char *url, hf_strategy out[3]);
  * everything is offered. */
 hf_status bench_offered(const struct bench_options *options, hf_error *err);
 
+/* One of several strategies that were not asked for by name, and cannot be had: says on stderr that the others go on without `name`. False
+ * where that is not how it ended. An older server may lack what a strategy needs, too. */
+bool bench_left_out(const struct bench_options *options, const char *name, hf_status status, const hf_error *err);
+
 /* False without a URL. */
 bool bench_is_sqlite_url(const char *url);
 

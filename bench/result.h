@@ -4,6 +4,7 @@
 
 #include <holdfast.h>
 #include <jansson.h>
+#include <stdio.h>
 
 #include "bench/series.h"
 #include "pool/histogram.h"
@@ -71,6 +72,8 @@ void bench_result_free(struct bench_result *result);
 json_t *bench_result_json(const struct bench_result *result);
 /* For people, on stdout. */
 void bench_result_print(const struct bench_result *result);
+/* " in each of 3 processes, batches of up to 5", what of it there is. */
+void bench_result_print_shape(FILE *out, const struct bench_result *result);
 /* Nothing lost, nothing run twice, no settle failed: the exit status of a run hangs on it. */
 bool bench_result_right(const struct bench_result *result);
 

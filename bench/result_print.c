@@ -21,15 +21,20 @@ static void count(const char *name, size_t value, const char *note)
     printf("  %-26s %s%s%s\n", name, bench_number((double)value, 0, text), *note ? " " : "", note);
 }
 
+void bench_result_print_shape(FILE *out, const struct bench_result *result)
+{
+    if (result->processes > 1)
+        fprintf(out, " in each of %zu processes", result->processes);
+    if (result->batch > 1)
+        fprintf(out, ", batches of up to %zu", result->batch);
+}
+
 static void print_jobs(const struct bench_result *result)
 {
     char done[BENCH_NUMBER_TEXT], jobs[BENCH_NUMBER_TEXT], seconds[BENCH_NUMBER_TEXT], rate[BENCH_NUMBER_TEXT];
     printf("%s %s, %s: %zu worker%s", result->database, result->server_version, hf_strategy_name(result->strategy), result->workers,
            result->workers == 1 ? "" : "s");
-    if (result->processes > 1)
-        printf(" in each of %zu processes", result->processes);
-    if (result->batch > 1)
-        printf(", batches of up to %zu", result->batch);
+    bench_result_print_shape(stdout, result);
     printf(", handler %s ms\n", result->handler ? result->handler : "");
     printf("%s of %s jobs in %s s: %s jobs/s\n", bench_number((double)result->done, 0, done), bench_number((double)result->jobs, 0, jobs),
            bench_number(result->seconds, 2, seconds), bench_number_short(result->jobs_per_second, rate));

@@ -1,5 +1,4 @@
 /* Throughput and waiting against the size of the pool, or the number of workers: where more stops helping. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,7 +11,7 @@
 struct sweep {
     struct bench_point *points; /* owned */
     size_t n, done;             /* sizes; less than all were run where it was interrupted */
-    struct bench_knee at;       /* where all were */
+    struct bench_knee at;       /* of those that were run: told where all were */
 };
 
 static bool complete(const struct sweep *sweep)
@@ -110,17 +109,9 @@ static const char *mark_of(const struct sweep *sweep, size_t i)
     return enough && knee ? "  smallest with 95 %, knee" : enough ? "  smallest with 95 %" : knee ? "  knee" : "";
 }
 
-static double best_of(const struct sweep *sweep)
-{
-    double best = 0;
-    for (size_t i = 0; i < sweep->done; i++)
-        best = fmax(best, sweep->points[i].jobs_per_second);
-    return best > 0 ? best : 1;
-}
-
 static void print_sweep(const struct bench_options *options, const struct sweep *sweep)
 {
-    double best = best_of(sweep);
+    double best = sweep->points[sweep->at.best].jobs_per_second;
     printf("%s\n%8s %12s %8s %14s %12s\n", hf_strategy_name(options->strategy), axis_of(options), "jobs/s", "of best", "p99 wait, ms",
            "peak in use");
     for (size_t i = 0; i < sweep->done; i++) {
@@ -161,8 +152,7 @@ static hf_status sweep_one(const struct bench_options *options, json_t *list, bo
         sweep.done += status == HF_OK;
     }
     if (sweep.done > 0) {
-        if (complete(&sweep))
-            sweep.at = bench_knee_of(sweep.points, sweep.n);
+        sweep.at = bench_knee_of(sweep.points, sweep.done);
         if (options->json)
             (void)json_array_append_new(list, sweep_json(options, &sweep)); /* its failure shows as out of memory at the end */
         else
@@ -183,10 +173,8 @@ static int sweep_all(struct bench_options *options)
     for (size_t i = 0; i < n && status == HF_OK; i++) {
         options->strategy = strategies[i];
         status = sweep_one(options, list, &right, &err);
-        if (status == HF_UNSUPPORTED && !options->has_strategy) {
-            fprintf(stderr, "%s: %s is left out: %s\n", hf__program, hf_strategy_name(strategies[i]), err.message);
+        if (bench_left_out(options, hf_strategy_name(strategies[i]), status, &err))
             status = HF_OK;
-        }
     }
     int exit_status = HF__EXIT_DONE;
     if (options->json)

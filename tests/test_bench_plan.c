@@ -46,6 +46,13 @@ static void says_not(const char *advice, const char *words)
         hf_test_fail("the advice says \"%s\":\n%s", words, advice);
 }
 
+static void advises(const struct bench_options *options, const char *words)
+{
+    struct bench_plan plan = planned(options);
+    says(plan.advice, words);
+    bench_plan_free(&plan);
+}
+
 /* Nine of ten milliseconds are the handler's: of ten workers nine are in one, and each holds what its strategy says. */
 static void held(void)
 {
@@ -105,13 +112,9 @@ static void fleet(void)
     says(plan.advice, "Up to 7 processes of this pool fit beside 1 of the old release");
     bench_plan_free(&plan);
     options.overlap = 7;
-    plan = planned(&options);
-    says(plan.advice, "One process of this pool fits beside 7 of the old release");
-    bench_plan_free(&plan);
+    advises(&options, "One process of this pool fits beside 7 of the old release");
     options.overlap = 9;
-    plan = planned(&options);
-    says(plan.advice, "No process of this pool fits beside 9 of the old release");
-    bench_plan_free(&plan);
+    advises(&options, "No process of this pool fits beside 9 of the old release");
     options.overlap = SIZE_MAX;
     plan = planned(&options);
     CU_ASSERT_EQUAL(plan.fleet_connections, 176);
@@ -237,25 +240,17 @@ static void sizes(void)
 static void changes(void)
 {
     struct bench_options options = options_of(HF_ROW_LOCK, 8, 50);
-    struct bench_plan plan = planned(&options);
-    says(plan.advice,
-         "The answer changes to lease with more than 25 connections in all processes, handlers beyond 30 s, or handlers below");
-    bench_plan_free(&plan);
+    advises(&options,
+            "The answer changes to lease with more than 25 connections in all processes, handlers beyond 30 s, or handlers below");
     options.max_connections = 400;
-    plan = planned(&options);
-    says(plan.advice, "The answer changes to lease with more than 100 connections in all processes");
-    bench_plan_free(&plan);
+    advises(&options, "The answer changes to lease with more than 100 connections in all processes");
     options = options_of(HF_LEASE, 200, 50);
-    plan = planned(&options);
-    says(plan.advice, "a connection for each delivery would be more than 25, a quarter of the 100 that servers commonly allow");
-    says(plan.advice, "The answer changes to row_lock with handlers between");
-    bench_plan_free(&plan);
+    advises(&options, "a connection for each delivery would be more than 25, a quarter of the 100 that servers commonly allow");
+    advises(&options, "The answer changes to row_lock with handlers between");
     options.max_connections = 400;
-    plan = planned(&options);
-    says(plan.advice, "would be more than a quarter of the server's");
-    bench_plan_free(&plan);
+    advises(&options, "would be more than a quarter of the server's");
     options = options_of(HF_LEASE, 8, 0.1);
-    plan = planned(&options);
+    struct bench_plan plan = planned(&options);
     says_not(plan.advice, "The database sets the pace");
     bench_plan_free(&plan);
     static const struct bench_speed full[] = {{1, 500, 0, 0, 0}, {4, 890, 0, 0, 0}, {8, 900, 0, 0, 0}};

@@ -227,6 +227,18 @@ static void accounting(void)
     bench_distribution_free(&options.handler);
 }
 
+/* Eight jobs, all done, of so many processes. */
+static struct bench_tally *eight_done(size_t n_parts)
+{
+    struct bench_tally *tally = NULL;
+    HF_TEST_OK(bench_tally_make(8, n_parts, &tally, NULL), NULL);
+    for (size_t seq = 0; seq < 8; seq++) {
+        bench_tally_begun(tally, seq);
+        bench_tally_settled(tally, seq, HF_ACK, HF_OK);
+    }
+    return tally;
+}
+
 static struct bench_part_purpose purpose(const char *name, size_t peak, double count, double seconds, double wait_p99_ms)
 {
     struct bench_part_purpose its = {.peak = peak, .count = count, .seconds = seconds, .wait_p99_ms = wait_p99_ms};
@@ -239,12 +251,7 @@ static void ledgers(void)
 {
     struct bench_options options = options_of("sqlite:none", HF_ROW_LOCK, "0");
     struct bench_result result = {.left = 0};
-    struct bench_tally *tally = NULL;
-    HF_TEST_OK(bench_tally_make(8, 2, &tally, NULL), NULL);
-    for (size_t seq = 0; seq < 8; seq++) {
-        bench_tally_begun(tally, seq);
-        bench_tally_settled(tally, seq, HF_ACK, HF_OK);
-    }
+    struct bench_tally *tally = eight_done(2);
     for (size_t i = 0; i < 2; i++) {
         struct bench_part *part = &tally->parts[i];
         part->begin_ns = INT64_C(1000000000);
@@ -288,12 +295,7 @@ static void check_steady(struct bench_moment from, struct bench_moment to, struc
 {
     struct bench_options options = options_of("sqlite:none", HF_LEASE, "0");
     struct bench_result result = {.left = 0};
-    struct bench_tally *tally = NULL;
-    HF_TEST_OK(bench_tally_make(8, 1, &tally, NULL), NULL);
-    for (size_t seq = 0; seq < 8; seq++) {
-        bench_tally_begun(tally, seq);
-        bench_tally_settled(tally, seq, HF_ACK, HF_OK);
-    }
+    struct bench_tally *tally = eight_done(1);
     tally->parts[0].begin_ns = INT64_C(1000000000);
     tally->parts[0].steady_from = from;
     tally->parts[0].steady_to = to;
