@@ -17,14 +17,17 @@ static double p99_of(const struct bench_options *options)
 }
 
 /* Connections that a strategy which holds one for each delivery would want of the server: a quarter of it is taken as affordable. The
- * advice comes before the speed is known, so what a rate needs is found with the assumed one. */
+ * advice comes before the speed is known, so what a rate needs is found with the assumed one; fewer workers than that would not keep up. */
 static bool few_are_held(const struct bench_options *options)
 {
-    static const struct bench_speed assumed[] = {{.n = 1, .jobs_per_second = 500 / BENCH_ASSUMED_MS},
-                                                 {.n = 1e6, .jobs_per_second = 1e6 * 500 / BENCH_ASSUMED_MS}};
     struct bench_options these = *options;
     these.strategy = HF_ROW_LOCK;
+    double each = bench_jobs_in_one(&these) * 500 / BENCH_ASSUMED_MS;
+    const struct bench_speed assumed[] = {{.n = 1, .jobs_per_second = each}, {.n = 1e6, .jobs_per_second = 1e6 * each}};
+    these.workers = options->rate > 0 ? 0 : options->workers;
     size_t workers = bench_plan_workers(&these, assumed, sizeof assumed / sizeof *assumed);
+    if (workers > 0 && workers < options->workers)
+        workers = options->workers;
     double processes = (double)(options->processes ? options->processes : 1);
     double most = options->max_connections ? (double)options->max_connections / 4 : FEW_CONNECTIONS;
     return workers > 0 && ((double)workers + 1) * processes <= most;
@@ -74,7 +77,7 @@ static void say_overload(FILE *out, const struct bench_plan *plan)
 {
     number(out, "Jobs arrive faster than they can be done: each process does ", plan->model.jobs_per_second, " a second at most. ");
     if (plan->workers_enough > 0)
-        fprintf(out, "With %zu workers at once it would keep up, and one job in a hundred wait for a worker.\n", plan->workers_enough);
+        fprintf(out, "With %zu workers at once it would keep up.\n", plan->workers_enough);
     else if (plan->saturated)
         fputs("More workers would not keep up either, because the database sets the pace.\n", out);
     else

@@ -57,20 +57,32 @@ static struct law law_of(size_t most, double (*ratio)(size_t n, const void *ctx)
 
 /* ---- the speed of the database ---- */
 
-/* With n in the database: between two measurements on the straight line that joins them, beyond the last as there. */
+static double between(double low, double high, double share)
+{
+    return low + share * (high - low);
+}
+
+/* Between two measurements on the straight line that joins them, beyond the last as there. */
+struct bench_speed bench_speed_at(const struct bench_speed *speed, size_t n_speed, double n)
+{
+    size_t i = 0;
+    while (i < n_speed && speed[i].n < n)
+        i++;
+    if (i == 0 || i == n_speed)
+        return speed[i == 0 ? 0 : i - 1];
+    const struct bench_speed *low = &speed[i - 1], *high = &speed[i];
+    double share = (n - low->n) / (high->n - low->n);
+    return (struct bench_speed){.n = n,
+                                .jobs_per_second = between(low->jobs_per_second, high->jobs_per_second, share),
+                                .late_ms = between(low->late_ms, high->late_ms, share),
+                                .spread = between(low->spread, high->spread, share),
+                                .hold_ms = between(low->hold_ms, high->hold_ms, share),
+                                .single = between(low->single, high->single, share)};
+}
+
 static struct bench_speed measured_at(const struct bench_model_input *input, double n)
 {
-    const struct bench_speed *at = input->speed;
-    size_t i = 0;
-    while (i < input->n_speed && at[i].n < n)
-        i++;
-    if (i == 0 || i == input->n_speed)
-        return at[i == 0 ? 0 : i - 1];
-    const struct bench_speed *low = &at[i - 1], *high = &at[i];
-    double share = (n - low->n) / (high->n - low->n);
-    return (struct bench_speed){n, low->jobs_per_second + share * (high->jobs_per_second - low->jobs_per_second),
-                                low->late_ms + share * (high->late_ms - low->late_ms), low->spread + share * (high->spread - low->spread),
-                                low->hold_ms + share * (high->hold_ms - low->hold_ms)};
+    return bench_speed_at(input->speed, input->n_speed, n);
 }
 
 static double batch_of(const struct bench_model_input *input)
@@ -78,24 +90,33 @@ static double batch_of(const struct bench_model_input *input)
     return fmax(input->batch, 1);
 }
 
-/* Batches a millisecond with n in the database; below the first measurement, where there is less than one delivery, in proportion. */
-static double speed_at(const struct bench_model_input *input, double n)
+/* Of the time that a full batch is in the database, what one of `jobs` jobs is: it grows evenly from that of a single one. */
+static double share_of_full(const struct bench_model_input *input, double single, double jobs)
+{
+    double most = batch_of(input);
+    return most > 1 && single > 0 ? between(single, 1, (jobs - 1) / (most - 1)) : 1;
+}
+
+/* Batches of `jobs` jobs a millisecond with n in the database; below the first measurement, where there is less than one delivery, in
+ * proportion. */
+static double speed_at(const struct bench_model_input *input, double n, double jobs)
 {
     static const double least = 1e-6; /* of what is never 0 */
-    double jobs_per_second = fmax(measured_at(input, n).jobs_per_second, least);
-    return jobs_per_second / batch_of(input) / 1000 * fmin(n / input->speed[0].n, 1);
+    struct bench_speed at = measured_at(input, n);
+    double full = fmax(at.jobs_per_second, least) / batch_of(input) / 1000;
+    return full / share_of_full(input, at.single, jobs) * fmin(n / input->speed[0].n, 1);
 }
 
-static double handler_ms_at(const struct bench_model_input *input, double n)
+static double handler_ms_at(const struct bench_model_input *input, double n, double jobs)
 {
-    return input->handler_ms + measured_at(input, n).late_ms * batch_of(input);
+    return (input->handler_ms + measured_at(input, n).late_ms) * jobs;
 }
 
-static double best_speed(const struct bench_model_input *input)
+static double best_speed(const struct bench_model_input *input, double jobs)
 {
     double best = 0;
     for (size_t n = 1; n <= input->workers; n++)
-        best = fmax(best, speed_at(input, (double)n));
+        best = fmax(best, speed_at(input, (double)n, jobs));
     return best;
 }
 
@@ -109,6 +130,7 @@ static double best_speed(const struct bench_model_input *input)
 struct closed {
     const struct bench_model_input *input;
     size_t customers;
+    double jobs; /* of each batch */
     double per_ms, in_database, in_handler, in_handler_square;
     size_t in_handler_p99;
 };
@@ -126,7 +148,8 @@ static double running(const struct closed *closed, size_t in_database)
 static double into_database(size_t n, const void *ctx)
 {
     const struct closed *closed = ctx;
-    return running(closed, n) / handler_ms_at(closed->input, (double)n) / speed_at(closed->input, (double)n + 1);
+    return running(closed, n) / handler_ms_at(closed->input, (double)n, closed->jobs) /
+           speed_at(closed->input, (double)n + 1, closed->jobs);
 }
 
 /* The most that run for 99 % of the time, from below: with at most `n` in the database for at most 1 % of it, no more than
@@ -147,7 +170,7 @@ static void solve_law(struct closed *closed)
     bool more = true;
     for (; more; more = step(&law, &at)) {
         double p = exp(at.log_p), in_handler = running(closed, at.n);
-        closed->per_ms += p * speed_at(closed->input, (double)at.n);
+        closed->per_ms += p * speed_at(closed->input, (double)at.n, closed->jobs);
         closed->in_database += p * (double)at.n;
         closed->in_handler += p * in_handler;
         closed->in_handler_square += p * in_handler * in_handler;
@@ -156,13 +179,13 @@ static void solve_law(struct closed *closed)
 }
 
 /* With handlers that take no time all are in the database, always. */
-static struct closed solve_closed(const struct bench_model_input *input, size_t customers)
+static struct closed solve_closed(const struct bench_model_input *input, size_t customers, double jobs)
 {
-    struct closed closed = {.input = input, .customers = customers};
+    struct closed closed = {.input = input, .customers = customers, .jobs = jobs};
     if (input->handler_ms > 0) {
         solve_law(&closed);
     } else {
-        closed.per_ms = speed_at(input, (double)customers);
+        closed.per_ms = speed_at(input, (double)customers, jobs);
         closed.in_database = (double)customers;
     }
     return closed;
@@ -177,109 +200,147 @@ static size_t widened(const struct bench_model_input *input, double in_database,
 
 static struct bench_model full_table(const struct bench_model_input *input)
 {
-    struct closed closed = solve_closed(input, input->workers + input->ahead);
+    double jobs = batch_of(input);
+    struct closed closed = solve_closed(input, input->workers * (1 + input->ahead), jobs);
     return (struct bench_model){
         .stable = true,
-        .jobs_per_second = closed.per_ms * 1000 * batch_of(input),
+        .jobs_per_second = closed.per_ms * 1000 * jobs,
+        .batch_mean = jobs,
         .in_handler_mean = closed.in_handler,
         .in_handler_variance = fmax(closed.in_handler_square - closed.in_handler * closed.in_handler, 0),
         .in_handler_p99 = widened(input, closed.in_database, closed.in_handler, closed.in_handler_p99),
         .in_database_mean = closed.in_database,
         .worker_utilisation = closed.in_handler / (double)input->workers,
-        .database_utilisation = fmin(1, closed.per_ms / best_speed(input)),
+        .database_utilisation = fmin(1, closed.per_ms / best_speed(input, jobs)),
         .hold_ms = measured_at(input, closed.in_database).hold_ms,
     };
 }
 
-/* ---- jobs that arrive: M/G/N ---- */
-
-/* The share of the jobs that find all servers busy when they arrive at random, `load` being the arrivals in one service time (Erlang C).
- * Through Erlang's loss formula, whose recursion B(n) = a B(n-1) / (n + a B(n-1)) is stable for every size (Cooper, Introduction to
- * Queueing Theory, 3.4 and 3.5). 1 where the load is too much. */
-static double erlang_c(size_t servers, double load)
-{
-    double loss = 1;
-    for (size_t n = 1; n <= servers; n++)
-        loss = load * loss / ((double)n + load * loss);
-    double share = load / (double)servers;
-    return share >= 1 ? 1 : loss / (1 - share * (1 - loss));
-}
+/* ---- jobs that arrive: M/G/N, and in batches ---- */
 
 struct open {
     const struct bench_model_input *input;
-    double per_ms;      /* arrivals */
-    double database_ms; /* between claim and settle, outside the handler */
+    double per_ms;      /* arrivals of jobs */
+    double jobs;        /* in a batch, on average */
+    double database_ms; /* that a batch is between claim and settle, outside the handler */
     double handler_ms;
-    double service_ms; /* that a worker is occupied with one job */
-    double load;       /* workers that are busy, on average */
+    double service_ms; /* that a worker is occupied with one batch */
+    double offered;    /* workers that would be busy if each job came by itself and took as long as a batch does */
+    double busy;       /* workers that are */
+    double growth;     /* p(n + 1) / p(n) of the number of jobs that wait */
     double late;       /* share of the jobs that wait for a worker */
 };
+
+/* A worker that has done takes what waits, up to `batch`; one that has nothing to do takes the job that comes, alone. While all workers are
+ * busy, the number that wait is geometric: its growth r is the root below 1 of N r^(b+1) - (a + N) r + a = 0, a being what is offered
+ * (M/M(1,b)/N: Neuts, A general class of bulk queues with Poisson input, Ann. Math. Stat. 38, 1967; Chaudhry,
+ * Templeton, A First Course in Bulk Queues, 1983). A batch of one makes that a / N. The left side less its root at 1 is a - N (r + r^2 +
+ * ... + r^b), which falls. */
+static double growth_of(double servers, double offered, double batch)
+{
+    enum { HALVINGS = 60 };
+    double low = 0, high = 1;
+    if (batch <= 1 || offered >= servers * batch)
+        return fmin(offered / (servers * batch), 1);
+    for (int i = 0; i < HALVINGS; i++) {
+        double r = (low + high) / 2;
+        *(offered * (1 - r) > servers * r * (1 - pow(r, batch)) ? &low : &high) = r;
+    }
+    return high;
+}
+
+/* The share of the jobs that find all servers busy when they arrive at random: Erlang C, which has a / N for the growth. Through Erlang's
+ * loss formula, whose recursion B(n) = a B(n-1) / (n + a B(n-1)) is stable for every size (Cooper, Introduction to Queueing Theory, 3.4 and
+ * 3.5). 1 where what is offered is too much. */
+static double late_share(size_t servers, double offered, double growth)
+{
+    double loss = 1;
+    for (size_t n = 1; n <= servers; n++)
+        loss = offered * loss / ((double)n + offered * loss);
+    return growth >= 1 ? 1 : loss / (1 - growth * (1 - loss));
+}
 
 /* The times in the database and in the handler when n workers go round (Little's law over the closed network); for a number between two
  * whole ones on the line that joins them. */
 static void put_times(struct open *open, double n)
 {
     double whole = floor(n), share = n - whole;
-    struct closed low = solve_closed(open->input, (size_t)whole);
-    struct closed high = share > 0 ? solve_closed(open->input, (size_t)whole + 1) : low;
-    open->database_ms = (1 - share) * low.in_database / low.per_ms + share * high.in_database / high.per_ms;
-    open->handler_ms = (1 - share) * low.in_handler / low.per_ms + share * high.in_handler / high.per_ms;
+    struct closed low = solve_closed(open->input, (size_t)whole, open->jobs);
+    struct closed high = share > 0 ? solve_closed(open->input, (size_t)whole + 1, open->jobs) : low;
+    open->database_ms = between(low.in_database / low.per_ms, high.in_database / high.per_ms, share);
+    open->handler_ms = between(low.in_handler / low.per_ms, high.in_handler / high.per_ms, share);
 }
 
-/* How long the database takes depends on how many are at work, and that on how long it takes. A job that arrives finds `load` others, and
- * with itself that is the population of the closed network whose time it sees (arrival theorem: Reiser, Lavenberg, JACM 27, 1980). The
- * fixed point is approached from below, so it is the least one; each step is bounded by the number of workers. */
+/* From the cut between n and n + 1 busy workers: below all of them the law is Poisson's, in whose place the batches are one job each. */
+static void put_busy(struct open *open)
+{
+    double workers = (double)open->input->workers;
+    open->growth = growth_of(workers, open->offered, batch_of(open->input));
+    open->late = late_share(open->input->workers, open->offered, open->growth);
+    open->busy = open->offered * (1 - open->late) + workers * open->growth * open->late;
+    open->jobs = open->busy > 0 ? fmin(open->offered / open->busy, batch_of(open->input)) : 1;
+}
+
+/* What all workers together have no time for, in the largest batches; a little below it the queue is longer than anyone would call
+ * stable. */
+static bool is_too_much(const struct open *open)
+{
+    static const double nearly = 1 - 1e-9;
+    return open->offered >= (double)open->input->workers * batch_of(open->input) * nearly;
+}
+
+/* How long the database takes depends on how many are at work and how large the batches are, and both on how long it takes. A job that
+ * arrives finds `busy` others, and with itself that is the population of the closed network whose time it sees (arrival theorem: Reiser,
+ * Lavenberg, JACM 27, 1980). The fixed point is approached from below, so it is the least one; each step is bounded by the number of
+ * workers and the batch. */
 static void settle_load(struct open *open)
 {
-    enum { MOST_STEPS = 60 };
-    const struct bench_model_input *input = open->input;
-    double workers = (double)input->workers, before = -1;
-    double apart = input->ahead > 0 ? 0 : 1; /* what is claimed ahead occupies no worker in the database */
-    for (int i = 0; i < MOST_STEPS && fabs(open->load - before) > 1e-9 * workers; i++) {
-        before = open->load;
-        put_times(open, fmin(workers, open->load + 1));
+    enum { MOST_STEPS = 200 };
+    double workers = (double)open->input->workers, before = -1;
+    double apart = open->input->ahead > 0 ? 0 : 1; /* what is claimed ahead occupies no worker in the database */
+    for (int i = 0; i < MOST_STEPS && fabs(open->offered - before) > 1e-9 * workers; i++) {
+        before = open->offered;
+        put_times(open, fmin(workers, open->busy + 1));
         open->service_ms = open->handler_ms + apart * open->database_ms;
-        open->load = open->per_ms * open->service_ms;
-        if (open->load > workers)
+        open->offered = open->per_ms * open->service_ms;
+        put_busy(open);
+        if (is_too_much(open))
             break;
     }
-    open->late = erlang_c(input->workers, open->load);
 }
 
 static struct open open_of(const struct bench_model_input *input)
 {
-    struct open open = {.input = input, .per_ms = input->arrivals_per_second / 1000};
+    struct open open = {.input = input, .per_ms = input->arrivals_per_second / 1000, .jobs = 1};
     settle_load(&open);
     return open;
 }
 
-/* What cannot be done, even by all workers at once; a little below it the queue is longer than anyone would call stable. */
 static bool overloaded(const struct open *open, const struct bench_model *full)
 {
     static const double nearly = 1 - 1e-9;
-    return open->load >= (double)open->input->workers * nearly || open->per_ms * 1000 >= full->jobs_per_second * nearly;
+    return is_too_much(open) || open->per_ms * 1000 >= full->jobs_per_second * nearly;
 }
 
-/* The mean wait of M/M/N, for service times of any law by Lee and Longton's factor (1 + scv) / 2 (Queueing processes associated with
- * airline passenger check-in, Oper. Res. Quart. 10, 1959; exact for one worker: Pollaczek and Khinchine). The time in the database counts
- * as exponential. The wait of those who wait has an exponential tail, as in M/M/N. */
+/* The mean wait of M/M(1,b)/N, for service times of any law by Lee and Longton's factor (1 + scv) / 2 (Queueing processes associated with
+ * airline passenger check-in, Oper. Res. Quart. 10, 1959; exact for one worker and no batches: Pollaczek and Khinchine). The time in the
+ * database counts as exponential, the size of a batch as geometric. The wait of those who wait has an exponential tail, as in M/M/N. */
 static void put_wait(const struct open *open, struct bench_model *model)
 {
     double apart = open->service_ms - open->handler_ms, handler = open->handler_ms;
-    double square = open->service_ms * open->service_ms;
-    double scv = square > 0 ? (handler * handler * open->input->handler_scv + apart * apart) / square : 0;
-    double waited = open->service_ms / ((double)open->input->workers - open->load) * (1 + scv) / 2;
+    double square = open->service_ms * open->service_ms, handler_scv = (open->input->handler_scv + open->jobs - 1) / open->jobs;
+    double scv = square > 0 ? (handler * handler * handler_scv + apart * apart) / square : 0;
+    double waited = open->growth / (1 - open->growth) / open->per_ms * (1 + scv) / 2;
     model->start_wait_mean_ms = open->late * waited;
     model->start_wait_p99_ms = open->late > LATE_P99 ? waited * log(open->late / LATE_P99) : 0;
 }
 
-/* Jobs in the system up to one for each worker; the rest of the mass is that of the queue (M/M/N: p(n+1) / p(n) = a / (n + 1)). */
+/* Workers that are busy; the state "all are" stands for every length of the queue. */
 static double into_work(size_t n, const void *ctx)
 {
     const struct open *open = ctx;
-    double ratio = open->load / ((double)n + 1);
-    /* the state "all are busy" stands for every length of the queue */
-    return n + 1 == open->input->workers ? ratio / (1 - open->load / (double)open->input->workers) : ratio;
+    double ratio = open->offered / ((double)n + 1);
+    return n + 1 == open->input->workers ? ratio / (1 - open->growth) : ratio;
 }
 
 /* The share of the time in which at most m of the busy workers are in a handler: each is with the probability q, apart from the others, so
@@ -322,16 +383,18 @@ static struct bench_model arriving(const struct bench_model_input *input)
         full.stable = false;
         return full;
     }
-    double in_handler = open.per_ms * open.handler_ms;
+    double batches_per_ms = open.per_ms / open.jobs, in_handler = batches_per_ms * open.handler_ms;
+    double in_database = batches_per_ms * open.database_ms;
     struct bench_model model = {
         .stable = true,
         .jobs_per_second = input->arrivals_per_second,
+        .batch_mean = open.jobs,
         .in_handler_mean = in_handler,
-        .in_handler_p99 = widened(input, open.per_ms * open.database_ms, in_handler, in_handler_p99(&open)),
-        .in_database_mean = open.per_ms * open.database_ms,
+        .in_handler_p99 = widened(input, in_database, in_handler, in_handler_p99(&open)),
+        .in_database_mean = in_database,
         .worker_utilisation = in_handler / (double)input->workers,
-        .database_utilisation = fmin(1, open.per_ms / best_speed(input)),
-        .hold_ms = measured_at(input, open.per_ms * open.database_ms).hold_ms,
+        .database_utilisation = fmin(1, batches_per_ms / best_speed(input, open.jobs)),
+        .hold_ms = measured_at(input, in_database).hold_ms,
     };
     put_wait(&open, &model);
     return model;
@@ -348,7 +411,6 @@ static bool enough(const struct bench_model_input *input, size_t workers, double
 {
     struct bench_model_input with = *input;
     with.workers = workers;
-    with.ahead = input->ahead > 0 ? workers : 0; /* one for each */
     struct open open = open_of(&with);
     struct bench_model full = full_table(&with);
     return !overloaded(&open, &full) && open.late <= late;

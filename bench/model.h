@@ -14,13 +14,14 @@ struct bench_speed {
     double spread;  /* how much wider than by the model's law the number in handlers spreads: commits that share a flush end together, and
                        handlers of one length keep it so. Standard deviations; less than 1 counts as 1 */
     double hold_ms; /* that a connection is out of the pool for a claim or for a settle; 0: not known */
+    double single;  /* where jobs come in batches: how long a batch of one job is in the database, over a full one; 0 counts as 1 */
 };
 
 struct bench_model_input {
-    size_t workers;                  /* that run at once: those that fit the pool */
-    size_t ahead;                    /* rows claimed beyond them, so that a worker need not wait for a claim or a settle (lease); 0: none */
-    double batch;                    /* jobs that are claimed, handled and settled as one; what follows is of a batch. 0 counts as 1 */
-    double handler_ms, handler_scv;  /* mean, and variance over its square */
+    size_t workers; /* that run at once: those that fit the pool */
+    size_t ahead;   /* rows that each has claimed ahead, so that it need not wait for a claim or a settle (lease); 0: none */
+    double batch;   /* jobs that are claimed, handled and settled as one, where so many are due. 0 counts as 1 */
+    double handler_ms, handler_scv;  /* of a job: mean, and variance over its square */
     double arrivals_per_second;      /* 0: there is always a due row */
     const struct bench_speed *speed; /* n ascending, from 1 on; read by straight lines between, by the last beyond */
     size_t n_speed;                  /* at least 1 */
@@ -29,6 +30,7 @@ struct bench_model_input {
 struct bench_model {
     bool stable; /* false: jobs arrive faster than they can be done; then the figures are those of a full table */
     double jobs_per_second;
+    double batch_mean;           /* jobs in a batch; what follows is of batches */
     double in_handler_mean;      /* deliveries whose handler runs: Little's law */
     double in_handler_variance;  /* by the law; of a full table only */
     size_t in_handler_p99;       /* the number that is not exceeded for 99 % of the time */
@@ -42,9 +44,11 @@ struct bench_model {
 
 struct bench_model bench_model_of(const struct bench_model_input *input);
 
+/* The speed with n in the database, as the model reads it (n_speed > 0). */
+struct bench_speed bench_speed_at(const struct bench_speed *speed, size_t n_speed, double n);
+
 /* The least number of workers with which at most the share `late` of the jobs that arrive at this rate waits for one (Erlang C).
- * 0: no number up to `most` does. input->workers does not matter, and of input->ahead only whether there is any: then it is
- * one for each worker. */
+ * 0: no number up to `most` does. input->workers does not matter. */
 size_t bench_model_workers_for(const struct bench_model_input *input, double late, size_t most);
 
 /* The p99 of the wait for one of `connections` by `askers` threads, each of which holds it for hold_ms and then does without it for

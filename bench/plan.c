@@ -18,7 +18,7 @@
 #include "runtime/command_common.h"
 
 enum { MOST_WORKERS = 100000, DEFAULT_WORKERS = 4 };
-#define LATE 0.01 /* with --rate alone: so many workers that no more than this share of the jobs waits for one */
+#define LATE 0.01 /* with --rate alone: so many workers that no more than this share of the jobs waits for one, if any number does that */
 
 /* ---- what the library says ---- */
 
@@ -77,7 +77,7 @@ static size_t others(const hf_cost *cost)
 
 double bench_jobs_in_one(const struct bench_options *options)
 {
-    return options->strategy != HF_LEASE && options->rate <= 0 && options->batch > 1 ? (double)options->batch : 1;
+    return options->strategy != HF_LEASE && options->batch > 1 ? (double)options->batch : 1;
 }
 
 static double handler_scv(const struct bench_options *options)
@@ -90,14 +90,13 @@ static double handler_scv(const struct bench_options *options)
 static struct bench_model_input input_of(const struct bench_options *options, size_t workers, const struct bench_speed *speed,
                                          size_t n_speed)
 {
-    double each = bench_jobs_in_one(options);
     double processes = (double)(options->processes ? options->processes : 1);
     return (struct bench_model_input){
         .workers = workers,
-        .ahead = options->strategy == HF_LEASE ? workers : 0,
-        .batch = each,
-        .handler_ms = bench_distribution_mean(&options->handler) * each,
-        .handler_scv = handler_scv(options) / each,
+        .ahead = options->strategy == HF_LEASE ? (options->batch > 1 ? options->batch : 1) : 0,
+        .batch = bench_jobs_in_one(options),
+        .handler_ms = bench_distribution_mean(&options->handler),
+        .handler_scv = handler_scv(options),
         .arrivals_per_second = options->rate / processes,
         .speed = speed,
         .n_speed = n_speed,
@@ -107,7 +106,8 @@ static struct bench_model_input input_of(const struct bench_options *options, si
 static size_t enough_workers(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed)
 {
     struct bench_model_input input = input_of(options, 1, speed, n_speed);
-    return bench_model_workers_for(&input, LATE, MOST_WORKERS);
+    size_t enough = bench_model_workers_for(&input, LATE, MOST_WORKERS);
+    return enough ? enough : bench_model_workers_for(&input, 1, MOST_WORKERS);
 }
 
 size_t bench_plan_workers(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed)
@@ -119,8 +119,9 @@ size_t bench_plan_workers(const struct bench_options *options, const struct benc
 
 /* ---- the plan ---- */
 
-/* A worker's rows: under advisory lock each has its own connection, and a pool that is too small makes the batches smaller. */
-static double held_by_worker(const hf_cost *cost, const struct bench_plan *plan)
+/* By a worker whose batch is full: under advisory lock each row has its own connection, and a pool that is too small makes the batches
+ * smaller. */
+static double most_by_worker(const hf_cost *cost, const struct bench_plan *plan)
 {
     double full = (double)cost->held / (double)plan->workers;
     size_t apart = others(cost) + cost->spare;
@@ -130,24 +131,22 @@ static double held_by_worker(const hf_cost *cost, const struct bench_plan *plan)
 
 static void put_held(const struct bench_options *options, const hf_cost *cost, struct bench_plan *plan)
 {
-    double by_worker = held_by_worker(cost, plan), rows = options->batch > 1 && options->rate <= 0 ? (double)options->batch : 1;
-    if (options->rate > 0)
-        by_worker = fmin(by_worker, 1);
+    double most = most_by_worker(cost, plan), by_worker = fmin(most, plan->model.batch_mean);
     bool each = options->strategy == HF_ADVISORY_LOCK;
-    size_t most = (size_t)ceil(by_worker * (double)plan->sizes.workers_at_once) + others(cost);
+    size_t peak = (size_t)ceil(most * (double)plan->sizes.workers_at_once) + others(cost);
     if (each && cost->held_per_delivery <= 0) /* SQLite: each worker claims and settles by itself, and takes a connection for that */
-        most = plan->sizes.workers_at_once + others(cost);
-    plan->held_per_delivery = each ? cost->held_per_delivery : cost->held_per_delivery / rows;
+        peak = plan->sizes.workers_at_once + others(cost);
+    plan->held_per_delivery = each ? cost->held_per_delivery : cost->held_per_delivery / plan->model.batch_mean;
     plan->held_mean = by_worker * plan->model.in_handler_mean;
     plan->held_p99 = (size_t)ceil(by_worker * (double)plan->model.in_handler_p99);
-    plan->peak_in_use = most < plan->pool ? most : plan->pool;
+    plan->peak_in_use = peak < plan->pool ? peak : plan->pool;
 }
 
 /* For how long an asker does without a connection. Each job asks twice, for its claim and for its settle: under a lease two threads ask for
  * all, the less often the larger their groups, so that this is the least; else it is the worker, with its handler between the two. */
 static double apart_ms(const struct bench_options *options, const struct bench_plan *plan, size_t askers)
 {
-    double each = bench_jobs_in_one(options), asks_per_ms = 2 * plan->model.jobs_per_second / each / 1000;
+    double each = plan->model.batch_mean, asks_per_ms = 2 * plan->model.jobs_per_second / each / 1000;
     if (options->strategy != HF_LEASE && options->rate <= 0)
         return bench_distribution_mean(&options->handler) * each / 2;
     return asks_per_ms > 0 ? fmax((double)askers / asks_per_ms - plan->model.hold_ms, 0) : INFINITY;
@@ -201,8 +200,8 @@ static hf_status fill(const struct bench_options *options, const struct bench_sp
     if (plan->workers == 0)
         return hf__fail(err, HF_INVALID,
                         "%g jobs a second are more than %d workers can do in one process with this database: give more processes "
-                        "(--processes), or fewer jobs",
-                        options->rate, MOST_WORKERS);
+                        "(--processes)%s, or fewer jobs",
+                        options->rate, MOST_WORKERS, options->strategy == HF_LEASE ? "" : ", larger batches (--batch)");
     hf_status status = cost_of(options, plan->workers, &cost, err);
     if (status != HF_OK)
         return status;

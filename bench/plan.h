@@ -50,8 +50,8 @@ size_t bench_plan_workers(const struct bench_options *options, const struct benc
 struct bench_model bench_plan_model(const struct bench_options *options, size_t workers, const struct bench_speed *speed, size_t n_speed);
 /* For `workers` in each process. Opens a runtime for its cost model, connects to nothing. */
 hf_status bench_plan_sizes(const struct bench_options *options, size_t workers, struct bench_sizes *out, hf_error *err);
-/* Jobs that are claimed, handled and settled as one, and so are one long job to the model: those of a batch under row lock and advisory
- * lock. Jobs that arrive one by one rarely make a batch; under a lease the workers take what has been claimed, ahead of them. */
+/* The most jobs that are claimed, handled and settled as one: those of a batch under row lock and advisory lock. Under a lease the workers
+ * take what has been claimed, ahead of them. */
 double bench_jobs_in_one(const struct bench_options *options);
 
 /* The strategy that fits: row_lock where its connections are affordable and its transactions are neither very long nor most of the work,
@@ -59,7 +59,8 @@ double bench_jobs_in_one(const struct bench_options *options);
 hf_strategy bench_advised(const struct bench_options *options);
 
 /* Measures the database's speed with this strategy, pool and batch with 1, 2, 4, ... up to `workers` workers, whose handlers do nothing or
- * pause for a few milliseconds (speed.c says why). *out is owned (free). */
+ * pause for a few milliseconds (speed.c says why). Jobs that arrive at a rate come in batches of any size up to the largest: then it is
+ * measured with both, full batches and single jobs. *out is owned (free). */
 hf_status bench_speed_measure(const struct bench_options *options, size_t workers, struct bench_speed **out, size_t *n, hf_error *err);
 /* A step of it: the speeds, of which something near is known, with which the model has measured[i] in place i. */
 struct bench_throughput {

@@ -86,15 +86,13 @@ static struct seen seen_of(const struct bench_options *options, const struct ben
     return (struct seen){throughput, {.n = n, .jobs_per_second = 1000 * n * batch / inside, .late_ms = late, .hold_ms = hold_ms(result)}};
 }
 
-/* Like this run, but of so many workers, whose handlers pause, on a full table. Where jobs arrive one by one they do not come in batches,
- * and so they do not here. */
+/* Like this run, but of so many workers, whose handlers pause, on a full table. */
 static struct bench_options pausing(const struct bench_options *options, size_t workers)
 {
     static char text[] = "pause";
     struct bench_options these = *options;
     these.workers = workers;
     these.processes = 1;
-    these.batch = options->rate > 0 ? 1 : options->batch;
     these.rate = 0;
     these.fail = 0;
     these.raw = false;
@@ -250,7 +248,7 @@ static hf_status measure_speed(const struct bench_options *options, struct size 
     return status;
 }
 
-hf_status bench_speed_measure(const struct bench_options *options, size_t workers, struct bench_speed **out, size_t *n, hf_error *err)
+static hf_status measure_batches(const struct bench_options *options, size_t workers, struct bench_speed **out, size_t *n, hf_error *err)
 {
     size_t most = workers ? workers : 1, n_sizes = count_sizes(most);
     struct size *sizes = calloc(n_sizes, sizeof *sizes);
@@ -263,5 +261,39 @@ hf_status bench_speed_measure(const struct bench_options *options, size_t worker
         free(speed);
     *out = status == HF_OK ? speed : NULL;
     free(sizes);
+    return status;
+}
+
+/* How long a batch of one job is in the database, over a full one, with as many there. */
+static void put_single(const struct bench_options *options, const struct bench_speed *single, size_t n_single, struct bench_speed *speed,
+                       size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        speed[i].single =
+            speed[i].jobs_per_second / bench_jobs_in_one(options) / bench_speed_at(single, n_single, speed[i].n).jobs_per_second;
+}
+
+static hf_status measure_single(const struct bench_options *options, size_t workers, struct bench_speed *speed, size_t n, hf_error *err)
+{
+    struct bench_options these = *options;
+    struct bench_speed *single = NULL;
+    size_t n_single = 0;
+    these.batch = 1;
+    hf_status status = measure_batches(&these, workers, &single, &n_single, err);
+    if (status == HF_OK)
+        put_single(options, single, n_single, speed, n);
+    free(single);
+    return status;
+}
+
+hf_status bench_speed_measure(const struct bench_options *options, size_t workers, struct bench_speed **out, size_t *n, hf_error *err)
+{
+    hf_status status = measure_batches(options, workers, out, n, err);
+    if (status == HF_OK && options->rate > 0 && bench_jobs_in_one(options) > 1)
+        status = measure_single(options, workers, *out, *n, err);
+    if (status == HF_OK)
+        return HF_OK;
+    free(*out);
+    *out = NULL;
     return status;
 }

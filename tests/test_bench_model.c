@@ -14,7 +14,7 @@ static bool near_by(double a, double b, double share)
 /* Claims and settles that do not hinder each other: mu(n) = n / S. */
 static struct bench_model linear(size_t workers, double handler_ms, double database_ms)
 {
-    const struct bench_speed speed[] = {{1, 1000 / database_ms, 0, 0, 0}, {1e6, 1e9 / database_ms, 0, 0, 0}};
+    const struct bench_speed speed[] = {{.n = 1, .jobs_per_second = 1000 / database_ms}, {.n = 1e6, .jobs_per_second = 1e9 / database_ms}};
     struct bench_model_input input = {.workers = workers, .handler_ms = handler_ms, .speed = speed, .n_speed = 2};
     return bench_model_of(&input);
 }
@@ -45,7 +45,7 @@ static void binomial(void)
 /* One database that does one thing at a time: M/M/1//N, whose utilisation is 1 - 1 / sum N! / (N-n)! r^n. N = 3, r = 1/2: 1 - 1 / 4.75. */
 static void one_at_a_time(void)
 {
-    const struct bench_speed speed[] = {{1, 1000, 0, 0, 0}};
+    const struct bench_speed speed[] = {{.n = 1, .jobs_per_second = 1000}};
     struct bench_model_input input = {.workers = 3, .handler_ms = 2, .speed = speed, .n_speed = 1};
     struct bench_model model = bench_model_of(&input);
     NEAR(model.jobs_per_second, 1000 * (1 - 1 / 4.75), 1e-9);
@@ -55,7 +55,8 @@ static void one_at_a_time(void)
 /* Who is woken late is in the handler for longer: 3 ms of work and 2 ms too late are 5 ms. The more are in the database, the later. */
 static void late(void)
 {
-    const struct bench_speed same[] = {{1, 500, 2, 0, 0}, {1e6, 5e8, 2, 0, 0}}, busy[] = {{1, 500, 0, 0, 0}, {16, 8000, 30, 0, 0}};
+    const struct bench_speed same[] = {{.n = 1, .jobs_per_second = 500, .late_ms = 2}, {.n = 1e6, .jobs_per_second = 5e8, .late_ms = 2}},
+                             busy[] = {{.n = 1, .jobs_per_second = 500}, {.n = 16, .jobs_per_second = 8000, .late_ms = 30}};
     struct bench_model_input input = {.workers = 16, .handler_ms = 3, .speed = same, .n_speed = 2};
     struct bench_model model = bench_model_of(&input), same_model = linear(16, 5, 2);
     NEAR(model.jobs_per_second, same_model.jobs_per_second, 1e-9);
@@ -74,7 +75,9 @@ static void late(void)
 /* What was measured to spread twice as wide is held twice as far from the mean, and never by more workers than there are. */
 static void spread(void)
 {
-    const struct bench_speed speed[] = {{1, 500, 0, 2, 0}, {1e6, 5e8, 0, 2, 0}}, narrow[] = {{1, 500, 0, 0.5, 0}, {1e6, 5e8, 0, 0.5, 0}};
+    const struct bench_speed speed[] = {{.n = 1, .jobs_per_second = 500, .spread = 2}, {.n = 1e6, .jobs_per_second = 5e8, .spread = 2}},
+                             narrow[] = {{.n = 1, .jobs_per_second = 500, .spread = 0.5},
+                                         {.n = 1e6, .jobs_per_second = 5e8, .spread = 0.5}};
     struct bench_model_input input = {.workers = 64, .handler_ms = 2, .speed = speed, .n_speed = 2};
     CU_ASSERT_EQUAL(bench_model_of(&input).in_handler_p99, 2 * binomial_p99(64, 0.5) - 32);
     input.handler_ms = 50;
@@ -90,7 +93,8 @@ static void spread(void)
 
 static void no_handler(void)
 {
-    const struct bench_speed speed[] = {{1, 1000, 0, 0, 0}, {2, 1800, 0, 0, 0}, {4, 2000, 0, 0, 0}};
+    const struct bench_speed speed[] = {
+        {.n = 1, .jobs_per_second = 1000}, {.n = 2, .jobs_per_second = 1800}, {.n = 4, .jobs_per_second = 2000}};
     struct bench_model_input input = {.workers = 3, .speed = speed, .n_speed = 3};
     struct bench_model model = bench_model_of(&input);
     NEAR(model.jobs_per_second, 1900, 1e-9);
@@ -102,8 +106,8 @@ static void no_handler(void)
 /* What is claimed ahead keeps the workers busy. */
 static void ahead(void)
 {
-    const struct bench_speed speed[] = {{1, 1000, 0, 0, 0}, {64, 64000, 0, 0, 0}};
-    struct bench_model_input input = {.workers = 4, .ahead = 8, .handler_ms = 2, .speed = speed, .n_speed = 2};
+    const struct bench_speed speed[] = {{.n = 1, .jobs_per_second = 1000}, {.n = 64, .jobs_per_second = 64000}};
+    struct bench_model_input input = {.workers = 4, .ahead = 2, .handler_ms = 2, .speed = speed, .n_speed = 2};
     NEAR(bench_model_of(&input).worker_utilisation, 1, 0.01);
     input.ahead = 0;
     NEAR(bench_model_of(&input).worker_utilisation, 2.0 / 3, 1e-9);
@@ -111,7 +115,7 @@ static void ahead(void)
 
 static struct bench_model arriving(size_t workers, double rate, double handler_ms, double scv)
 {
-    const struct bench_speed speed[] = {{1, 1e9, 0, 0, 0}, {1e6, 1e15, 0, 0, 0}};
+    const struct bench_speed speed[] = {{.n = 1, .jobs_per_second = 1e9}, {.n = 1e6, .jobs_per_second = 1e15}};
     struct bench_model_input input = {
         .workers = workers, .handler_ms = handler_ms, .handler_scv = scv, .arrivals_per_second = rate, .speed = speed, .n_speed = 2};
     return bench_model_of(&input);
@@ -158,7 +162,7 @@ static double textbook_c(size_t servers, double load)
 
 static void enough_workers(void)
 {
-    const struct bench_speed speed[] = {{1, 1e9, 0, 0, 0}, {1e6, 1e15, 0, 0, 0}};
+    const struct bench_speed speed[] = {{.n = 1, .jobs_per_second = 1e9}, {.n = 1e6, .jobs_per_second = 1e15}};
     static const double loads[] = {0.5, 1, 10, 40};
     for (size_t i = 0; i < 4; i++) {
         struct bench_model_input input = {.handler_ms = 10, .arrivals_per_second = loads[i] * 100, .speed = speed, .n_speed = 2};
@@ -168,9 +172,9 @@ static void enough_workers(void)
         CU_ASSERT_EQUAL(bench_model_workers_for(&input, 0.05, n - 1), 0);
     }
     /* Claimed ahead, a job occupies a worker for its handler alone; but so few workers must not be too few to keep the database busy. */
-    const struct bench_speed each[] = {{1, 500, 0, 0, 0}, {1e6, 5e8, 0, 0, 0}};
+    const struct bench_speed each[] = {{.n = 1, .jobs_per_second = 500}, {.n = 1e6, .jobs_per_second = 5e8}};
     struct bench_model_input input = {.ahead = 1, .handler_ms = 0.001, .arrivals_per_second = 3500, .speed = each, .n_speed = 2};
-    input.workers = input.ahead = bench_model_workers_for(&input, 0.05, 10000);
+    input.workers = bench_model_workers_for(&input, 0.05, 10000);
     CU_ASSERT(input.workers >= 4 && bench_model_of(&input).stable);
 }
 
@@ -209,7 +213,7 @@ static double simulated(size_t workers, double handler, double database, bool co
 
 static void simulation(void)
 {
-    const struct bench_speed speed[] = {{1, 1000, 0, 0, 0}};
+    const struct bench_speed speed[] = {{.n = 1, .jobs_per_second = 1000}};
     static const struct {
         size_t workers;
         double handler;
@@ -220,6 +224,109 @@ static void simulation(void)
         NEAR(simulated(cases[i].workers, cases[i].handler, 1, false), model, 0.03);
         NEAR(simulated(cases[i].workers, cases[i].handler, 1, true), model, 0.03);
     }
+}
+
+/* ---- and another: jobs that arrive, in batches ---- */
+
+struct came {
+    double wait_mean_ms, batch_mean, busy_mean;
+};
+
+/* Workers take what waits, up to a batch, or else what comes next; the database takes an exponential time for each batch. */
+static struct came came(const struct bench_model_input *input, double database, bool constant)
+{
+    enum { JOBS = 400000, MOST = 16 };
+    unsigned short seed[3] = {4, 5, 6};
+    static double due[JOBS + 1];
+    double ready[MOST] = {0}, waits = 0, occupied = 0, batches = 0;
+    for (size_t i = 0; i < JOBS; i++)
+        due[i] = (i > 0 ? due[i - 1] : 0) + drawn(seed, false, 1000 / input->arrivals_per_second);
+    for (size_t job = 0; job < JOBS; batches++) {
+        size_t first = 0;
+        for (size_t i = 1; i < input->workers; i++)
+            first = ready[i] < ready[first] ? i : first;
+        double start = fmax(ready[first], due[job]), service = drawn(seed, false, database);
+        for (size_t n = 0; n == 0 || (n < (size_t)input->batch && job < JOBS && due[job] <= start); n++) {
+            waits += start - due[job++];
+            service += drawn(seed, constant, input->handler_ms);
+        }
+        ready[first] = start + service;
+        occupied += service;
+    }
+    return (struct came){waits / JOBS, JOBS / batches, occupied / due[JOBS - 1]};
+}
+
+static void holds(const struct bench_model_input *input, double database, bool constant, double times, double waits)
+{
+    struct bench_model model = bench_model_of(input);
+    struct came seen = came(input, database, constant);
+    CU_ASSERT_TRUE(model.stable);
+    NEAR(model.batch_mean, seen.batch_mean, times);
+    NEAR(model.in_handler_mean + model.in_database_mean, seen.busy_mean, times);
+    NEAR(model.start_wait_mean_ms, seen.wait_mean_ms, waits);
+}
+
+/* Where all of a batch's time is the database's the law is exact; else the batches' times differ with their sizes, and the mean stands for
+ * all of them. */
+static void arriving_batches(void)
+{
+    static const struct {
+        size_t workers;
+        double batch, rate, database, handler;
+    } cases[] = {{1, 10, 900, 1, 0}, {1, 10, 3000, 1, 0}, {4, 10, 8000, 1, 0},  {4, 3, 8000, 1, 0},  {4, 16, 600, 5, 5},
+                 {4, 16, 720, 5, 5}, {1, 8, 150, 5, 5},   {16, 10, 2000, 5, 5}, {16, 10, 1000, 5, 5}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double each = 1000 * cases[i].batch / cases[i].database;
+        const struct bench_speed alone[] = {{.n = 1, .jobs_per_second = each}, {.n = 1e6, .jobs_per_second = 1e6 * each}};
+        struct bench_model_input input = {.workers = cases[i].workers,
+                                          .batch = cases[i].batch,
+                                          .handler_ms = cases[i].handler,
+                                          .arrivals_per_second = cases[i].rate,
+                                          .speed = alone,
+                                          .n_speed = 2};
+        bool exact = cases[i].handler <= 0;
+        holds(&input, cases[i].database, true, exact ? 0.01 : 0.09, exact ? 0.04 : 0.35);
+        input.handler_scv = 1;
+        holds(&input, cases[i].database, false, exact ? 0.01 : 0.09, exact ? 0.04 : 0.35);
+    }
+}
+
+/* Full batches keep up with more than single jobs do, although the handlers of a batch run one after the other. */
+static void most_in_batches(void)
+{
+    const struct bench_speed alone[] = {{.n = 1, .jobs_per_second = 2000}, {.n = 1e6, .jobs_per_second = 2e9}};
+    struct bench_model_input input = {
+        .workers = 4, .batch = 10, .handler_ms = 1, .arrivals_per_second = 2600, .speed = alone, .n_speed = 2};
+    CU_ASSERT_TRUE(bench_model_of(&input).stable); /* 4 x 10 in 5 + 10 ms are 2,667 a second; one by one they are 667 */
+    input.arrivals_per_second = 2700;
+    CU_ASSERT_FALSE(bench_model_of(&input).stable);
+    input.arrivals_per_second = 660;
+    input.batch = 1;
+    const struct bench_speed each[] = {{.n = 1, .jobs_per_second = 200}, {.n = 1e6, .jobs_per_second = 2e8}};
+    input.speed = each;
+    CU_ASSERT_TRUE(bench_model_of(&input).stable);
+    input.arrivals_per_second = 670;
+    CU_ASSERT_FALSE(bench_model_of(&input).stable);
+}
+
+/* A full batch of ten is in the database for 10 ms; a single job for a fifth of that, and it grows evenly between. */
+static void small_batches(void)
+{
+    const struct bench_speed speed[] = {{.n = 1, .jobs_per_second = 1000, .single = 0.2},
+                                        {.n = 1e6, .jobs_per_second = 1e9, .single = 0.2}};
+    struct bench_model_input input = {
+        .workers = 100, .batch = 10, .handler_ms = 1, .arrivals_per_second = 10, .speed = speed, .n_speed = 2};
+    struct bench_model rare = bench_model_of(&input);
+    NEAR(rare.batch_mean, 1, 1e-6);
+    NEAR(rare.in_database_mean, 10 * 0.002, 1e-6);
+    input.workers = 2;
+    input.arrivals_per_second = 800;
+    struct bench_model often = bench_model_of(&input);
+    double share = 0.2 + 0.8 * (often.batch_mean - 1) / 9;
+    CU_ASSERT(often.batch_mean > 1.5 && often.batch_mean < 9);
+    NEAR(often.in_database_mean, 0.8 / often.batch_mean * 10 * share, 1e-6);
+    input.arrivals_per_second = 0;
+    NEAR(bench_model_of(&input).jobs_per_second, 2 * 10 / (10 + 10 * 1.0) * 1000, 1e-6);
 }
 
 int main(int argc, char **argv)
@@ -236,6 +343,9 @@ int main(int argc, char **argv)
                            {"enough workers", enough_workers},
                            {"connections", connections},
                            {"simulation", simulation},
+                           {"batches that arrive", arriving_batches},
+                           {"the most in batches", most_in_batches},
+                           {"small batches", small_batches},
                            CU_TEST_INFO_NULL};
     return hf_test_main(argc, argv, "bench_model", tests);
 }

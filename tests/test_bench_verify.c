@@ -58,6 +58,25 @@ static void most_in_use(void)
     CU_ASSERT_FALSE(within(1000, 1, 8, 10, 16, 0));
 }
 
+/* Which of the jobs that arrive share a batch is chance, and under row lock a batch shares its connection; else each has its own. */
+static void shared_connections(void)
+{
+    struct bench_figure figures[BENCH_FIGURES];
+    struct bench_plan plan = plan_of(1000, 8, 10, 12);
+    struct bench_result result = {.steady = {.jobs_per_second = 1000, .held_mean = 8},
+                                  .held_per_delivery = 0.5,
+                                  .held_p99 = 10,
+                                  .peak_in_use = 12,
+                                  .handler_ms = 5,
+                                  .batch = 4};
+    for (size_t i = 0; i < 4; i++) {
+        plan.strategy = i < 2 ? HF_ROW_LOCK : HF_ADVISORY_LOCK;
+        plan.model.batch_mean = i % 2 ? 4 : 1.5;
+        bench_figures_list(&plan, &result, figures);
+        CU_ASSERT_EQUAL(bench_figures_within(figures, bench_figures_limit(&result)), i == 0);
+    }
+}
+
 /* Handlers that do nothing: the database sets the pace, and no connection is held for any time that could be told. */
 static void idle_handlers(void)
 {
@@ -198,6 +217,7 @@ static void plan_comes_first(void)
 int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {{"ten percent", ten_percent},
+                           {"shared connections", shared_connections},
                            {"the most in use", most_in_use},
                            {"handlers that do nothing", idle_handlers},
                            {"nothing was predicted", nothing_was_predicted},
