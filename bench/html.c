@@ -86,7 +86,7 @@ static void write_workload(FILE *out, const struct bench_comparison *comparison)
         fprintf(out, " in each of %zu processes", result->processes);
     }
     if (result->batch > 1) {
-        fprintf(out, ", batches of %zu", result->batch);
+        fprintf(out, ", batches of up to %zu", result->batch);
     }
     fputs(", handlers of ", out);
     bench_markup_text(out, result->handler ? result->handler : "0");
