@@ -20,16 +20,18 @@ static double p99_of(const struct bench_options *options)
  * advice comes before the speed is known, so what a rate needs is found with the assumed one; fewer workers than that would not keep up. */
 static bool few_are_held(const struct bench_options *options)
 {
+    double processes = (double)(options->processes ? options->processes : 1);
+    double most = options->max_connections ? (double)options->max_connections / 4 : FEW_CONNECTIONS;
+    if (options->rate / 1000 * bench_distribution_mean(&options->handler) > most) /* so many are in a handler, by Little's law */
+        return false;
     struct bench_options these = *options;
     these.strategy = HF_ROW_LOCK;
+    these.workers = options->rate > 0 ? 0 : options->workers;
     double each = bench_jobs_in_one(&these) * 500 / BENCH_ASSUMED_MS;
     const struct bench_speed assumed[] = {{.n = 1, .jobs_per_second = each}, {.n = 1e6, .jobs_per_second = 1e6 * each}};
-    these.workers = options->rate > 0 ? 0 : options->workers;
     size_t workers = bench_plan_workers(&these, assumed, sizeof assumed / sizeof *assumed);
     if (workers > 0 && workers < options->workers)
         workers = options->workers;
-    double processes = (double)(options->processes ? options->processes : 1);
-    double most = options->max_connections ? (double)options->max_connections / 4 : FEW_CONNECTIONS;
     return workers > 0 && ((double)workers + 1) * processes <= most;
 }
 
