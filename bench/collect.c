@@ -123,31 +123,16 @@ static bool is_steady(const struct bench_part *part)
     return from->at_ns > 0 && to->at_ns > from->at_ns && to->done > from->done;
 }
 
-/* Of the connections held in the samples of that time. */
-static double held_variance(const struct bench_part *part, const struct bench_moment *from, const struct bench_moment *to)
-{
-    double n = 0, sum = 0, squares = 0;
-    for (size_t i = 0; i < part->n_samples; i++) {
-        if (!is_between(part, &part->samples[i], from->at_ns, to->at_ns))
-            continue;
-        n++;
-        sum += part->samples[i].held;
-        squares += (double)part->samples[i].held * part->samples[i].held;
-    }
-    return n > 1 ? fmax(squares / n - (sum / n) * (sum / n), 0) : 0;
-}
-
 /* Of the first process: the others do the same. */
 static void measure_steady(const struct bench_tally *tally, struct bench_result *out)
 {
     const struct bench_moment *from = &tally->parts[0].steady_from, *to = &tally->parts[0].steady_to;
-    out->steady = (struct bench_steady){out->jobs_per_second, out->held_mean, 0};
+    out->steady = (struct bench_steady){out->jobs_per_second, out->held_mean};
     if (!is_steady(tally->parts))
         return;
     double jobs = (double)(to->done - from->done), seconds = (double)(to->at_ns - from->at_ns) / 1e9;
     out->steady.jobs_per_second = jobs / seconds;
     out->steady.held_mean = (to->held_seconds - from->held_seconds) / seconds;
-    out->steady.held_variance = held_variance(tally->parts, from, to);
 }
 
 /* ---- the series ---- */

@@ -131,7 +131,7 @@ struct closed {
     const struct bench_model_input *input;
     size_t customers;
     double jobs; /* of each batch */
-    double per_ms, in_database, in_handler, in_handler_square;
+    double per_ms, in_database, in_handler;
     size_t in_handler_p99;
 };
 
@@ -173,7 +173,6 @@ static void solve_law(struct closed *closed)
         closed->per_ms += p * speed_at(closed->input, (double)at.n, closed->jobs);
         closed->in_database += p * (double)at.n;
         closed->in_handler += p * in_handler;
-        closed->in_handler_square += p * in_handler * in_handler;
     }
     closed->in_handler_p99 = (size_t)smaller(outside_p99(&law), closed->input->workers);
 }
@@ -191,7 +190,7 @@ static struct closed solve_closed(const struct bench_model_input *input, size_t 
     return closed;
 }
 
-/* A p99 by the law, as far from the mean as what was measured is wider. */
+/* A p99 by the law, as much farther from the mean as was measured. */
 static size_t widened(const struct bench_model_input *input, double in_database, double mean, size_t p99)
 {
     double spread = measured_at(input, in_database).spread;
@@ -207,7 +206,6 @@ static struct bench_model full_table(const struct bench_model_input *input)
         .jobs_per_second = closed.per_ms * 1000 * jobs,
         .batch_mean = jobs,
         .in_handler_mean = closed.in_handler,
-        .in_handler_variance = fmax(closed.in_handler_square - closed.in_handler * closed.in_handler, 0),
         .in_handler_p99 = widened(input, closed.in_database, closed.in_handler, closed.in_handler_p99),
         .in_database_mean = closed.in_database,
         .worker_utilisation = closed.in_handler / (double)input->workers,

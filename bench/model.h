@@ -11,8 +11,8 @@
 struct bench_speed {
     double n, jobs_per_second;
     double late_ms; /* that a handler takes longer meanwhile: a busy machine wakes it late */
-    double spread;  /* how much wider than by the model's law the number in handlers spreads: commits that share a flush end together, and
-                       handlers of one length keep it so. Standard deviations; less than 1 counts as 1 */
+    double spread;  /* how much farther the p99 of the number in handlers is from its mean than by the model's law: commits that share a
+                       flush end together, and handlers of one length keep it so. Less than 1 counts as 1 */
     double hold_ms; /* that a connection is out of the pool for a claim or for a settle; 0: not known */
     double single;  /* where jobs come in batches: how long a batch of one job is in the database, over a full one; 0 counts as 1 */
 };
@@ -32,7 +32,6 @@ struct bench_model {
     double jobs_per_second;
     double batch_mean;           /* jobs in a batch; what follows is of batches */
     double in_handler_mean;      /* deliveries whose handler runs: Little's law */
-    double in_handler_variance;  /* by the law; of a full table only */
     size_t in_handler_p99;       /* the number that is not exceeded for 99 % of the time */
     double in_database_mean;     /* deliveries between claim and settle, outside the handler */
     double worker_utilisation;   /* share of the workers' time spent in handlers */

@@ -31,7 +31,6 @@ struct bench_raw {
 /* Of the steady part (struct bench_part); of the whole run where that was over too soon. */
 struct bench_steady {
     double jobs_per_second, held_mean; /* as in bench_result */
-    double held_variance;              /* over the time; 0 of a run that was over too soon */
 };
 
 struct bench_result {

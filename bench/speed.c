@@ -73,17 +73,23 @@ static double hold_ms(const struct bench_result *result)
 /* What was seen with so many workers, and what it says of the speed. */
 struct seen {
     double throughput; /* jobs a second */
+    double tail;       /* p99 of the workers in handlers, less their mean */
     struct bench_speed speed;
 };
 
 static struct seen seen_of(const struct bench_options *options, const struct bench_result *result)
 {
     double workers = (double)result->workers, batch = bench_jobs_in_one(options), throughput = result->steady.jobs_per_second;
+    struct seen seen = {.throughput = throughput, .speed = {.n = workers, .jobs_per_second = throughput, .hold_ms = hold_ms(result)}};
     if (options->strategy == HF_LEASE)
-        return (struct seen){throughput, {.n = workers, .jobs_per_second = throughput, .hold_ms = hold_ms(result)}};
+        return seen;
     double late = late_ms(options, result), cycle = workers * batch * 1000 / throughput;
-    double inside = fmax(cycle - (pause_of(options) + late) * batch, cycle / 1000), n = 1 + (workers - 1) * inside / cycle;
-    return (struct seen){throughput, {.n = n, .jobs_per_second = 1000 * n * batch / inside, .late_ms = late, .hold_ms = hold_ms(result)}};
+    double inside = fmax(cycle - (pause_of(options) + late) * batch, cycle / 1000);
+    seen.speed.n = 1 + (workers - 1) * inside / cycle;
+    seen.speed.jobs_per_second = 1000 * seen.speed.n * batch / inside;
+    seen.speed.late_ms = late;
+    seen.tail = ((double)result->held_p99 - result->steady.held_mean) / connections_each(options);
+    return seen;
 }
 
 /* Like this run, but of so many workers, whose handlers pause, on a full table. */
@@ -105,7 +111,7 @@ struct size {
     size_t workers;
     bool last;              /* all workers */
     double jobs_per_second; /* of its last run; 0: none yet */
-    double variance;        /* of the number of workers in handlers, mean of the rounds */
+    double tail, spread;    /* of the round that counts; over the law's */
     struct seen rounds[ROUNDS];
 };
 
@@ -120,7 +126,6 @@ static hf_status measure(const struct bench_options *options, struct size *size,
     if (status == HF_OK)
         *seen = seen_of(options, &result);
     size->jobs_per_second = result.steady.jobs_per_second;
-    size->variance += result.steady.held_variance / (connections_each(options) * connections_each(options)) / ROUNDS;
     bench_result_free(&result);
     return status;
 }
@@ -180,7 +185,8 @@ static size_t gather(struct size *sizes, size_t n_sizes, struct bench_speed *out
             n--;
         out[n] = middle->speed;
         sizes[n] = sizes[i];
-        sizes[n++].jobs_per_second = middle->throughput;
+        sizes[n].jobs_per_second = middle->throughput;
+        sizes[n++].tail = middle->tail;
     }
     return n;
 }
@@ -223,14 +229,18 @@ static hf_status fit(const struct bench_options *options, const struct size *siz
     return HF_OK;
 }
 
-/* What was measured of each size over what the law says of it, now that the law knows the speed. */
-static void put_spread(const struct bench_options *options, const struct size *sizes, struct bench_speed *speed, size_t n)
+/* What was measured of each size over what the law says of it, now that the law knows the speed. Numbers are whole: a tail of less than
+ * one tells nothing. */
+static void put_spread(const struct bench_options *options, struct size *sizes, struct bench_speed *speed, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         struct bench_options these = pausing(options, sizes[i].workers);
-        double by_law = bench_plan_model(&these, sizes[i].workers, speed, n).in_handler_variance;
-        speed[i].spread = by_law > 0 ? sqrt(sizes[i].variance / by_law) : 1;
+        struct bench_model by_law = bench_plan_model(&these, sizes[i].workers, speed, n);
+        double tail = (double)by_law.in_handler_p99 - by_law.in_handler_mean;
+        sizes[i].spread = tail >= 1 ? sizes[i].tail / tail : 1;
     }
+    for (size_t i = 0; i < n; i++) /* the law is not to know it yet */
+        speed[i].spread = sizes[i].spread;
 }
 
 static hf_status measure_speed(const struct bench_options *options, struct size *sizes, size_t n_sizes, struct bench_speed *out, size_t *n,
