@@ -237,7 +237,8 @@ static struct came came(const struct bench_model_input *input, double database, 
     enum { JOBS = 400000, MOST = 16 };
     unsigned short seed[3] = {4, 5, 6};
     static double due[JOBS + 1];
-    double ready[MOST] = {0}, waits = 0, occupied = 0, batches = 0;
+    double ready[MOST] = {0}, waits = 0, occupied = 0;
+    size_t batches = 0;
     for (size_t i = 0; i < JOBS; i++)
         due[i] = (i > 0 ? due[i - 1] : 0) + drawn(seed, false, 1000 / input->arrivals_per_second);
     for (size_t job = 0; job < JOBS; batches++) {
@@ -252,7 +253,7 @@ static struct came came(const struct bench_model_input *input, double database, 
         ready[first] = start + service;
         occupied += service;
     }
-    return (struct came){waits / JOBS, JOBS / batches, occupied / due[JOBS - 1]};
+    return (struct came){waits / JOBS, JOBS / (double)batches, occupied / due[JOBS - 1]};
 }
 
 static void holds(const struct bench_model_input *input, double database, bool constant, double times, double waits)
