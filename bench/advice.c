@@ -17,7 +17,8 @@ static double p99_of(const struct bench_options *options)
 }
 
 /* Connections that a strategy which holds one for each delivery would want of the server: a quarter of it is taken as affordable. The
- * advice comes before the speed is known, so what a rate needs is found with the assumed one; fewer workers than that would not keep up. */
+ * advice comes before the speed is known, so what a rate needs is found with the assumed one, be it more workers than were
+ * asked for. */
 static bool few_are_held(const struct bench_options *options)
 {
     double processes = (double)(options->processes ? options->processes : 1);
@@ -27,9 +28,9 @@ static bool few_are_held(const struct bench_options *options)
     struct bench_options these = *options;
     these.strategy = HF_ROW_LOCK;
     these.workers = options->rate > 0 ? 0 : options->workers;
-    double each = bench_jobs_in_one(&these) * 500 / BENCH_ASSUMED_MS;
-    const struct bench_speed assumed[] = {{.n = 1, .jobs_per_second = each}, {.n = 1e6, .jobs_per_second = 1e6 * each}};
-    size_t workers = bench_plan_workers(&these, assumed, sizeof assumed / sizeof *assumed);
+    struct bench_speed assumed[2];
+    bench_speed_given(&these, BENCH_ASSUMED_MS, BENCH_ASSUMED_MS, assumed);
+    size_t workers = bench_plan_workers(&these, assumed, 2);
     if (workers > 0 && workers < options->workers)
         workers = options->workers;
     return workers > 0 && ((double)workers + 1) * processes <= most;
@@ -51,10 +52,9 @@ static void number(FILE *out, const char *before, double value, const char *afte
     fprintf(out, "%s%s%s", before, whole ? bench_number(value, 0, text) : bench_number_short(value, text), after);
 }
 
-static void say_which(FILE *out, const struct bench_options *options)
+static void say_which(FILE *out, const struct bench_options *options, hf_strategy advised)
 {
     double mean = bench_distribution_mean(&options->handler), p99 = p99_of(options);
-    hf_strategy advised = bench_advised(options);
     fprintf(out, "%s fits this workload%s: ", hf_strategy_name(advised), advised == options->strategy ? "" : " better");
     if (advised == HF_ROW_LOCK)
         fputs("so few connections are affordable, and a crash then gives the row back at once and uses up no attempt.\n", out);
@@ -87,9 +87,9 @@ static void say_overload(FILE *out, const struct bench_plan *plan)
 }
 
 /* Of the strategy that was asked for, be it the one that fits or not; so are the crash and the fleet below. */
-static void say_cost(FILE *out, const struct bench_options *options, const struct bench_plan *plan)
+static void say_cost(FILE *out, const struct bench_options *options, hf_strategy advised, const struct bench_plan *plan)
 {
-    if (bench_advised(options) == options->strategy)
+    if (advised == options->strategy)
         fputs("It", out);
     else
         fprintf(out, "As asked, %s: it", hf_strategy_name(options->strategy));
@@ -155,9 +155,9 @@ static void say_fleet(FILE *out, const struct bench_options *options, const stru
         fputs("A lease holds no connection while a handler runs: the same workers then want a pool of 4.\n", out);
 }
 
-static void say_change(FILE *out, const struct bench_options *options, const struct bench_plan *plan)
+static void say_change(FILE *out, const struct bench_options *options, hf_strategy advised, const struct bench_plan *plan)
 {
-    if (bench_advised(options) == HF_ROW_LOCK) {
+    if (advised == HF_ROW_LOCK) {
         size_t affordable = options->max_connections ? options->max_connections / 4 : FEW_CONNECTIONS;
         fprintf(out, "The answer changes to lease with more than %zu connections in all processes, ", affordable);
         number(out, "handlers beyond ", LONG_MS / 1000, " s, ");
@@ -172,16 +172,17 @@ static void say_change(FILE *out, const struct bench_options *options, const str
 
 char *bench_advice(const struct bench_options *options, const struct bench_plan *plan)
 {
+    hf_strategy advised = bench_advised(options);
     char *text = NULL;
     size_t len = 0;
     FILE *out = open_memstream(&text, &len);
     if (!out)
         return NULL;
-    say_which(out, options);
-    say_cost(out, options, plan);
+    say_which(out, options, advised);
+    say_cost(out, options, advised, plan);
     say_crash(out, options);
     say_fleet(out, options, plan);
-    say_change(out, options, plan);
+    say_change(out, options, advised, plan);
     bool failed = ferror(out) != 0;
     if (fclose(out) != 0 || failed) {
         free(text);

@@ -13,18 +13,14 @@ enum { MOST_MEASURED = 64 };
 
 /* ---- the speed of the database ---- */
 
-/* Claims and settles that do not hinder each other, and that take as long for a batch as for a row: mu(n) = n b / (claim + settle). */
 static hf_status given_speed(const struct bench_options *options, double claim_ms, double settle_ms, struct bench_speed **out, size_t *n,
                              hf_error *err)
 {
-    static const double most = 1e6;
-    double each = 1000 * bench_jobs_in_one(options) / fmax(claim_ms + settle_ms, 1e-6);
     *n = 2;
     *out = calloc(*n, sizeof **out);
     if (!*out)
         return hf__fail_memory(err);
-    (*out)[0] = (struct bench_speed){.n = 1, .jobs_per_second = each, .hold_ms = (claim_ms + settle_ms) / 2};
-    (*out)[1] = (struct bench_speed){.n = most, .jobs_per_second = each * most, .hold_ms = (claim_ms + settle_ms) / 2};
+    bench_speed_given(options, claim_ms, settle_ms, *out);
     return HF_OK;
 }
 

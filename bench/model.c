@@ -5,6 +5,7 @@
 #include <math.h>
 
 #define LATE_P99 0.01
+#define NEARLY (1 - 1e-9) /* a little below what can be done the queue is longer than anyone would call stable */
 
 /* ---- the law of a birth-death process ---- */
 
@@ -231,9 +232,9 @@ struct open {
 
 /* A worker that has done takes what waits, up to `batch`; one that has nothing to do takes the job that comes, alone. While all workers are
  * busy, the number that wait is geometric: its growth r is the root below 1 of N r^(b+1) - (a + N) r + a = 0, a being what is offered
- * (M/M(1,b)/N: Neuts, A general class of bulk queues with Poisson input, Ann. Math. Stat. 38, 1967; Chaudhry,
- * Templeton, A First Course in Bulk Queues, 1983). A batch of one makes that a / N. The left side less its root at 1 is a - N (r + r^2 +
- * ... + r^b), which falls. */
+ * (M/M(1,b)/N: Neuts, A general class of bulk queues with Poisson input, Ann. Math. Stat. 38, 1967; Chaudhry, Templeton,
+ * A First Course in Bulk Queues, 1983). A batch of one makes that a / N. The left side less its root at 1 is a - N (r + r^2 + ... + r^b),
+ * which falls. */
 static double growth_of(double servers, double offered, double batch)
 {
     enum { HALVINGS = 60 };
@@ -279,12 +280,10 @@ static void put_busy(struct open *open)
     open->jobs = open->busy > 0 ? fmin(open->offered / open->busy, batch_of(open->input)) : 1;
 }
 
-/* What all workers together have no time for, in the largest batches; a little below it the queue is longer than anyone would call
- * stable. */
+/* What all workers together have no time for, in the largest batches. */
 static bool is_too_much(const struct open *open)
 {
-    static const double nearly = 1 - 1e-9;
-    return open->offered >= (double)open->input->workers * batch_of(open->input) * nearly;
+    return open->offered >= (double)open->input->workers * batch_of(open->input) * NEARLY;
 }
 
 /* How long the database takes depends on how many are at work and how large the batches are, and both on how long it takes. A job that
@@ -316,8 +315,7 @@ static struct open open_of(const struct bench_model_input *input)
 
 static bool overloaded(const struct open *open, const struct bench_model *full)
 {
-    static const double nearly = 1 - 1e-9;
-    return is_too_much(open) || open->per_ms * 1000 >= full->jobs_per_second * nearly;
+    return is_too_much(open) || open->per_ms * 1000 >= full->jobs_per_second * NEARLY;
 }
 
 /* The mean wait of M/M(1,b)/N, for service times of any law by Lee and Longton's factor (1 + scv) / 2 (Queueing processes associated with
@@ -410,8 +408,10 @@ static bool enough(const struct bench_model_input *input, size_t workers, double
     struct bench_model_input with = *input;
     with.workers = workers;
     struct open open = open_of(&with);
+    if (open.late > late)
+        return false;
     struct bench_model full = full_table(&with);
-    return !overloaded(&open, &full) && open.late <= late;
+    return !overloaded(&open, &full);
 }
 
 /* More workers never make it worse, so the least is found by halves, after doubling up to one that is enough. */

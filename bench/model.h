@@ -46,7 +46,7 @@ struct bench_model bench_model_of(const struct bench_model_input *input);
 /* The speed with n in the database, as the model reads it (n_speed > 0). */
 struct bench_speed bench_speed_at(const struct bench_speed *speed, size_t n_speed, double n);
 
-/* The least number of workers with which at most the share `late` of the jobs that arrive at this rate waits for one (Erlang C).
+/* The least number of workers with which at most the share `late` of the jobs that arrive at this rate waits for one.
  * 0: no number up to `most` does. input->workers does not matter. */
 size_t bench_model_workers_for(const struct bench_model_input *input, double late, size_t most);
 

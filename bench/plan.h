@@ -54,6 +54,9 @@ hf_status bench_plan_sizes(const struct bench_options *options, size_t workers, 
  * take what has been claimed, ahead of them. */
 double bench_jobs_in_one(const struct bench_options *options);
 
+/* The speed of a database whose claims and settles do not hinder each other, and take as long for a batch as for a row. */
+void bench_speed_given(const struct bench_options *options, double claim_ms, double settle_ms, struct bench_speed out[2]);
+
 /* The strategy that fits: row_lock where its connections are affordable and its transactions are neither very long nor most of the work,
  * else lease. */
 hf_strategy bench_advised(const struct bench_options *options);

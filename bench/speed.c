@@ -111,8 +111,9 @@ struct size {
     size_t workers;
     bool last;              /* all workers */
     double jobs_per_second; /* of its last run; 0: none yet */
-    double tail, spread;    /* of the round that counts; over the law's */
     struct seen rounds[ROUNDS];
+    struct seen middle; /* the round that counts */
+    double spread;      /* its tail over the law's */
 };
 
 static hf_status measure(const struct bench_options *options, struct size *size, struct seen *seen, hf_error *err)
@@ -180,13 +181,11 @@ static size_t gather(struct size *sizes, size_t n_sizes, struct bench_speed *out
     size_t n = 0;
     for (size_t i = 0; i < n_sizes; i++) {
         qsort(sizes[i].rounds, ROUNDS, sizeof *sizes[i].rounds, by_throughput);
-        const struct seen *middle = &sizes[i].rounds[ROUNDS / 2];
-        while (n > 0 && middle->speed.n <= out[n - 1].n)
+        sizes[i].middle = sizes[i].rounds[ROUNDS / 2];
+        while (n > 0 && sizes[i].middle.speed.n <= out[n - 1].n)
             n--;
-        out[n] = middle->speed;
-        sizes[n] = sizes[i];
-        sizes[n].jobs_per_second = middle->throughput;
-        sizes[n++].tail = middle->tail;
+        out[n] = sizes[i].middle.speed;
+        sizes[n++] = sizes[i];
     }
     return n;
 }
@@ -223,7 +222,7 @@ static hf_status fit(const struct bench_options *options, const struct size *siz
     if (!measured)
         return hf__fail_memory(err);
     for (size_t i = 0; i < n; i++)
-        measured[i] = (struct bench_throughput){sizes[i].workers, sizes[i].jobs_per_second};
+        measured[i] = (struct bench_throughput){sizes[i].workers, sizes[i].middle.throughput};
     bench_speed_fit(options, measured, speed, n);
     free(measured);
     return HF_OK;
@@ -237,7 +236,7 @@ static void put_spread(const struct bench_options *options, struct size *sizes, 
         struct bench_options these = pausing(options, sizes[i].workers);
         struct bench_model by_law = bench_plan_model(&these, sizes[i].workers, speed, n);
         double tail = (double)by_law.in_handler_p99 - by_law.in_handler_mean;
-        sizes[i].spread = tail >= 1 ? sizes[i].tail / tail : 1;
+        sizes[i].spread = tail >= 1 ? sizes[i].middle.tail / tail : 1;
     }
     for (size_t i = 0; i < n; i++) /* the law is not to know it yet */
         speed[i].spread = sizes[i].spread;
@@ -272,6 +271,15 @@ static hf_status measure_batches(const struct bench_options *options, size_t wor
     *out = status == HF_OK ? speed : NULL;
     free(sizes);
     return status;
+}
+
+/* mu(n) = n b / (claim + settle). */
+void bench_speed_given(const struct bench_options *options, double claim_ms, double settle_ms, struct bench_speed out[2])
+{
+    static const double most = 1e6;
+    double each = 1000 * bench_jobs_in_one(options) / fmax(claim_ms + settle_ms, 1e-6);
+    out[0] = (struct bench_speed){.n = 1, .jobs_per_second = each, .hold_ms = (claim_ms + settle_ms) / 2};
+    out[1] = (struct bench_speed){.n = most, .jobs_per_second = each * most, .hold_ms = (claim_ms + settle_ms) / 2};
 }
 
 /* How long a batch of one job is in the database, over a full one, with as many there. */

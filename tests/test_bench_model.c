@@ -195,15 +195,21 @@ static double drawn(unsigned short seed[3], bool constant, double mean)
     return constant ? mean : -mean * log1p(-erand48(seed));
 }
 
+static size_t first_ready(const double *ready, size_t workers)
+{
+    size_t first = 0;
+    for (size_t i = 1; i < workers; i++)
+        first = ready[i] < ready[first] ? i : first;
+    return first;
+}
+
 static double simulated(size_t workers, double handler, double database, bool constant)
 {
     enum { JOBS = 200000, MOST = 16 };
     unsigned short seed[3] = {1, 2, 3};
     double ready[MOST] = {0}, free_at = 0;
     for (size_t job = 0; job < JOBS; job++) {
-        size_t first = 0;
-        for (size_t i = 1; i < workers; i++)
-            first = ready[i] < ready[first] ? i : first;
+        size_t first = first_ready(ready, workers);
         free_at = fmax(free_at, ready[first]) + drawn(seed, false, database);
         ready[first] = free_at + drawn(seed, constant, handler);
     }
@@ -242,9 +248,7 @@ static struct came came(const struct bench_model_input *input, double database, 
     for (size_t i = 0; i < JOBS; i++)
         due[i] = (i > 0 ? due[i - 1] : 0) + drawn(seed, false, 1000 / input->arrivals_per_second);
     for (size_t job = 0; job < JOBS; batches++) {
-        size_t first = 0;
-        for (size_t i = 1; i < input->workers; i++)
-            first = ready[i] < ready[first] ? i : first;
+        size_t first = first_ready(ready, input->workers);
         double start = fmax(ready[first], due[job]), service = drawn(seed, false, database);
         for (size_t n = 0; n == 0 || (n < (size_t)input->batch && job < JOBS && due[job] <= start); n++) {
             waits += start - due[job++];

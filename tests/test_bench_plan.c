@@ -326,8 +326,7 @@ static void changes(void)
     bench_plan_free(&plan);
     static const struct bench_speed full[] = {
         {.n = 1, .jobs_per_second = 500}, {.n = 4, .jobs_per_second = 890}, {.n = 8, .jobs_per_second = 900}};
-    hf_error err = {.status = HF_OK};
-    HF_TEST_OK(bench_plan_of(&options, full, 3, &plan, &err), &err);
+    plan = plan_with(&options, full, 3);
     says(plan.advice, "The database sets the pace: more workers would do no more.");
     bench_plan_free(&plan);
 }
@@ -369,11 +368,11 @@ static void waits_for_connections(void)
     }
     options = options_of(HF_LEASE, 16, 50);
     options.pool = 1; /* both ask for the same one, at most twice for each of 320 jobs a second */
-    HF_TEST_OK(bench_plan_of(&options, slow, 2, &plan, &err), &err);
+    plan = plan_with(&options, slow, 2);
     CU_ASSERT_DOUBLE_EQUAL(plan.pool_wait_p99_ms, bench_model_connection_wait_p99_ms(2, 1, 3, 1000 / 320.0 - 3), 0.1);
     bench_plan_free(&plan);
     options.pool = 4;
-    HF_TEST_OK(bench_plan_of(&options, slow, 2, &plan, &err), &err);
+    plan = plan_with(&options, slow, 2);
     CU_ASSERT_EQUAL(plan.pool_wait_p99_ms, 0);
     bench_plan_free(&plan);
 }
