@@ -57,7 +57,7 @@ static hf_outcome handle(hf_delivery *delivery, void *ctx)
         return HF_REJECT;
     int64_t now_ns = hf__monotonic_ns();
     note_begin(work, now_ns);
-    unsigned run = bench_tally_begun(tally, seq);
+    unsigned run = bench_tally_begun(tally, seq, now_ns);
     if (job.handler_ns > 0)
         spend(delivery, now_ns + job.handler_ns);
     if (hf_delivery_cancelled(delivery) != HF_NOT_CANCELLED)

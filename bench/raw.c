@@ -1204,7 +1204,7 @@ static void spend(const struct raw *raw, int64_t until_ns)
 static hf_outcome handle(struct raw *raw, const struct row *row)
 {
     int64_t begin_ns = hf__monotonic_ns();
-    unsigned begun = bench_tally_begun(raw->tally, row->seq);
+    unsigned begun = bench_tally_begun(raw->tally, row->seq, begin_ns);
     if (row->job.handler_ns > 0)
         spend(raw, begin_ns + row->job.handler_ns);
     if (atomic_load(&raw->over))

@@ -69,10 +69,10 @@ void bench_event(int fd)
     (void)written;
 }
 
-unsigned bench_tally_begun(struct bench_tally *tally, size_t seq)
+unsigned bench_tally_begun(struct bench_tally *tally, size_t seq, int64_t now_ns)
 {
     struct bench_job_tally *job = &tally->jobs[seq];
-    atomic_store(&job->begun_ns, hf__monotonic_ns());
+    atomic_store(&job->begun_ns, now_ns);
     return atomic_fetch_add(&job->begun, 1) + 1;
 }
 

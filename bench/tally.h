@@ -63,8 +63,8 @@ struct bench_tally {
 hf_status bench_tally_make(size_t n_jobs, size_t n_parts, struct bench_tally **out, hf_error *err);
 void bench_tally_free(struct bench_tally *tally); /* NULL is allowed */
 
-/* A run of this job begins. Returns how many have begun, this one included. */
-unsigned bench_tally_begun(struct bench_tally *tally, size_t seq);
+/* A run of this job begins, at the time that its handler counts from. Returns how many have begun, this one included. */
+unsigned bench_tally_begun(struct bench_tally *tally, size_t seq, int64_t now_ns);
 void bench_tally_settled(struct bench_tally *tally, size_t seq, hf_outcome outcome, hf_status status);
 /* All processes are to stop. */
 void bench_tally_stop(struct bench_tally *tally);

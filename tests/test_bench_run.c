@@ -204,12 +204,12 @@ static void accounting(void)
     struct bench_tally *tally = NULL;
     HF_TEST_OK(bench_tally_make(8, 1, &tally, NULL), NULL);
     for (size_t seq = 0; seq < 6; seq++)
-        bench_tally_begun(tally, seq);
+        bench_tally_begun(tally, seq, 1);
     bench_tally_settled(tally, 0, HF_ACK, HF_OK); /* done */
     bench_tally_settled(tally, 1, HF_RETRY, HF_OK);
-    bench_tally_begun(tally, 1);
+    bench_tally_begun(tally, 1, 1);
     bench_tally_settled(tally, 1, HF_ACK, HF_OK); /* failed once, done */
-    bench_tally_begun(tally, 2);
+    bench_tally_begun(tally, 2, 1);
     bench_tally_settled(tally, 2, HF_ACK, HF_OK); /* run twice */
     bench_tally_settled(tally, 3, HF_ACK, HF_OK);
     bench_tally_settled(tally, 3, HF_ACK, HF_OK);         /* acked twice */
@@ -233,7 +233,7 @@ static struct bench_tally *eight_done(size_t n_parts)
     struct bench_tally *tally = NULL;
     HF_TEST_OK(bench_tally_make(8, n_parts, &tally, NULL), NULL);
     for (size_t seq = 0; seq < 8; seq++) {
-        bench_tally_begun(tally, seq);
+        bench_tally_begun(tally, seq, 1);
         bench_tally_settled(tally, seq, HF_ACK, HF_OK);
     }
     return tally;
