@@ -73,6 +73,7 @@ struct hf_delivery {
     bool dead;          /* settled with HF_OK: it went to the dead letter */
     bool paused;        /* lease: off the leases list for now */
     bool sent;          /* held: a settle was sent */
+    bool work_ended;    /* its time in work is in the sum */
     bool uncertain;     /* a settle was sent and its answer never came */
     bool unseen;        /* lease: and the row has not been looked at since */
     bool retrying;      /* lease: its place is on `again`, not on `settling` */
@@ -123,6 +124,9 @@ void hf__batch_run(struct hf_delivery *const *deliveries, size_t n);
 hf_outcome hf__batch_outcome(const struct hf_delivery *delivery);
 /* Locked: a handler's call has ended. */
 void hf__note_handler(struct hf_subscription *subscription, int64_t ns, size_t rows);
+/* Locked: its outcome is on its way. Lease engine: with the decision; held engine: when its settle is sent, until which a row of a batch
+ * keeps its connection. */
+void hf__delivery_end_work(struct hf_delivery *delivery);
 /* Locked: decides; in the lease engine the outcome is on its way to the settler with that, unless a transaction is to be ended first. */
 void hf__delivery_decide(struct hf_delivery *delivery, enum hf__action action);
 /* Locked: its handler does not begin after all: it goes back unbegun. It is not claimed again before the delay. */

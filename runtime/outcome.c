@@ -43,15 +43,22 @@ static int64_t delay_us(const struct hf_delivery *delivery)
     return (ms < HF__LONGEST_DELAY_MS ? ms : HF__LONGEST_DELAY_MS) * 1000;
 }
 
+void hf__delivery_end_work(struct hf_delivery *delivery)
+{
+    if (!delivery->work_ended)
+        delivery->subscription->in_work_us += (hf__monotonic_ns() - delivery->claimed_ns) / 1000;
+    delivery->work_ended = true;
+}
+
 void hf__delivery_decide(struct hf_delivery *delivery, enum hf__action action)
 {
     delivery->state = HF__DELIVERY_SETTLING;
     delivery->action = action;
     delivery->delay_us = action == HF__RETRY_AFTER ? delay_us(delivery) : 0;
-    delivery->subscription->in_work_us += (hf__monotonic_ns() - delivery->claimed_ns) / 1000;
     hf__partition_pass(delivery);
     if (!delivery->subscription->lease)
         return;
+    hf__delivery_end_work(delivery);
     if (delivery->in_transaction) {
         delivery->paused = true;
         hf__lease_unwatch(delivery);

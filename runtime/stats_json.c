@@ -104,7 +104,7 @@ static void copy_subscription(struct hf_subscription *subscription, struct copy 
     copy->in_work_seconds = (double)subscription->in_work_us / 1e6;
     copy->keyless = subscription->keyless;
     TAILQ_FOREACH (delivery, &subscription->work, work)
-        if (delivery->state < HF__DELIVERY_SETTLING)
+        if (!delivery->work_ended)
             copy->in_work_seconds += (double)(now_ns - delivery->claimed_ns) / 1e9;
     pthread_mutex_unlock(&subscription->lock);
 }

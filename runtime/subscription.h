@@ -134,7 +134,7 @@ struct hf_subscription {
 
     struct hf__counters count;
     struct hf__counters at_stop; /* copied when the stop began */
-    int64_t in_work_us;          /* of rows whose outcome is decided */
+    int64_t in_work_us;          /* of rows whose outcome is on its way to the database, or there */
     double mean_handler_us;      /* moving mean; 0: none has ended yet */
     struct hf__histogram handler_time;
     size_t keyless; /* advisory: due rows that render no key, as last seen */

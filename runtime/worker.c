@@ -187,23 +187,28 @@ static void send(struct hf_delivery *delivery, struct hf__change *changes, size_
                                          hf__call_deadline(subscription), err);
 }
 
-static bool is_lost(struct hf_delivery *delivery)
+/* Of the delivery and its mates, whose settle comes now. True: the connection that held them was lost before. */
+static bool end_work(struct hf_delivery *delivery)
 {
-    pthread_mutex_lock(&delivery->subscription->lock);
+    struct hf_subscription *subscription = delivery->subscription;
+    pthread_mutex_lock(&subscription->lock);
     bool lost = delivery->lost;
-    pthread_mutex_unlock(&delivery->subscription->lock);
+    for (; delivery; delivery = delivery->mate)
+        hf__delivery_end_work(delivery);
+    pthread_mutex_unlock(&subscription->lock);
     return lost;
 }
 
 /* HF_OK: there is a connection to settle on, and it still holds the row. */
 static hf_status ready_to_settle(struct hf_delivery *delivery, hf_error *err)
 {
+    bool lost = end_work(delivery);
     if (!delivery->checkout)
         return settle_connection(delivery, err);
     if (!delivery->subscription->holds)
         return HF_OK;
     bool held = hf__checkout_unpin(delivery->checkout);
-    if (held && !is_lost(delivery))
+    if (held && !lost)
         return HF_OK;
     return hf__fail(err, HF_LOST,
                     "the connection that held row %s of table %s was lost while its handler ran; the database gave the row back",

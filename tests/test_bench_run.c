@@ -114,6 +114,21 @@ static void failures_and_batches(void)
     bench_result_free(&result);
 }
 
+/* The rows of a batch are decided at once and settled one after the other: each is in work, and has its connection, until its turn. */
+static void batches_of_keys(void)
+{
+    const char *urls[] = {hf_test_postgres_url(), hf_test_mysql_url()};
+    for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
+        struct bench_options options = options_of(urls[i], HF_ADVISORY_LOCK, "1");
+        options.workers = 2;
+        options.batch = 4;
+        struct bench_result result = run(&options);
+        CU_ASSERT_DOUBLE_EQUAL(result.held_per_delivery, 1, 0.02);
+        CU_ASSERT(result.model_holds);
+        bench_result_free(&result);
+    }
+}
+
 /* The schedule waits for nobody: one worker of 20 ms at 100 jobs a second falls behind, and that shows in the latency. */
 static void arrivals(void)
 {
@@ -379,6 +394,7 @@ int main(int argc, char **argv)
                            {"every strategy on MariaDB", on_mysql},
                            {"every strategy on SQLite", on_sqlite},
                            {"failures and batches", failures_and_batches},
+                           {"batches of keys", batches_of_keys},
                            {"jobs that arrive at a rate", arrivals},
                            {"several processes", processes},
                            {"the same jobs each time", same_jobs_each_time},
