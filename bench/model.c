@@ -1,124 +1,18 @@
-/* The formulas, each with its source. Nothing here allocates: the law of a number of jobs is walked, not stored, and its weights are
- * logarithms, so that ten thousand workers neither overflow nor vanish. */
+/* The formulas, each with its source. Nothing here allocates. */
 #include "bench/model.h"
 
 #include <math.h>
 
+#include "bench/birth_death.h"
+#include "bench/simulation.h"
+#include "bench/speed_curve.h"
+
 #define LATE_P99 0.01
 #define NEARLY (1 - 1e-9) /* a little below what can be done the queue is longer than anyone would call stable */
 
-/* ---- the law of a birth-death process ---- */
-
-/* The numbers 0 to most, with ratio(n) = p(n + 1) / p(n): the rate up from n over the rate down from n + 1. Detailed balance gives the
- * product form (Kleinrock, Queueing Systems, vol. 1, 3.2). */
-struct law {
-    size_t most;
-    double (*ratio)(size_t n, const void *ctx);
-    const void *ctx;
-    double log_first; /* of p(0) */
-};
-
-struct place {
-    size_t n;
-    double log_p;
-};
-
-static struct place first_of(const struct law *law)
+static double smaller(size_t a, size_t b)
 {
-    return (struct place){0, law->log_first};
-}
-
-/* False past the end. */
-static bool step(const struct law *law, struct place *at)
-{
-    if (at->n >= law->most)
-        return false;
-    at->log_p += log(law->ratio(at->n, law->ctx));
-    at->n++;
-    return true;
-}
-
-/* log(exp(a) + exp(b)). */
-static double log_add(double a, double b)
-{
-    double high = fmax(a, b), low = fmin(a, b);
-    return low == -INFINITY ? high : high + log1p(exp(low - high));
-}
-
-static struct law law_of(size_t most, double (*ratio)(size_t n, const void *ctx), const void *ctx)
-{
-    struct law law = {most, ratio, ctx, 0};
-    struct place at = first_of(&law);
-    double total = 0;
-    while (step(&law, &at))
-        total = log_add(total, at.log_p);
-    law.log_first = -total;
-    return law;
-}
-
-/* ---- the speed of the database ---- */
-
-static double between(double low, double high, double share)
-{
-    return low + share * (high - low);
-}
-
-/* Between two measurements on the straight line that joins them, beyond the last as there. */
-struct bench_speed bench_speed_at(const struct bench_speed *speed, size_t n_speed, double n)
-{
-    size_t i = 0;
-    while (i < n_speed && speed[i].n < n)
-        i++;
-    if (i == 0 || i == n_speed)
-        return speed[i == 0 ? 0 : i - 1];
-    const struct bench_speed *low = &speed[i - 1], *high = &speed[i];
-    double share = (n - low->n) / (high->n - low->n);
-    return (struct bench_speed){.n = n,
-                                .jobs_per_second = between(low->jobs_per_second, high->jobs_per_second, share),
-                                .late_ms = between(low->late_ms, high->late_ms, share),
-                                .spread = between(low->spread, high->spread, share),
-                                .hold_ms = between(low->hold_ms, high->hold_ms, share),
-                                .single = between(low->single, high->single, share)};
-}
-
-static struct bench_speed measured_at(const struct bench_model_input *input, double n)
-{
-    return bench_speed_at(input->speed, input->n_speed, n);
-}
-
-static double batch_of(const struct bench_model_input *input)
-{
-    return fmax(input->batch, 1);
-}
-
-/* Of the time that a full batch is in the database, what one of `jobs` jobs is: it grows evenly from that of a single one. */
-static double share_of_full(const struct bench_model_input *input, double single, double jobs)
-{
-    double most = batch_of(input);
-    return most > 1 && single > 0 ? between(single, 1, (jobs - 1) / (most - 1)) : 1;
-}
-
-/* Batches of `jobs` jobs a millisecond with n in the database; below the first measurement, where there is less than one delivery, in
- * proportion. */
-static double speed_at(const struct bench_model_input *input, double n, double jobs)
-{
-    static const double least = 1e-6; /* of what is never 0 */
-    struct bench_speed at = measured_at(input, n);
-    double full = fmax(at.jobs_per_second, least) / batch_of(input) / 1000;
-    return full / share_of_full(input, at.single, jobs) * fmin(n / input->speed[0].n, 1);
-}
-
-static double handler_ms_at(const struct bench_model_input *input, double n, double jobs)
-{
-    return (input->handler_ms + measured_at(input, n).late_ms) * jobs;
-}
-
-static double best_speed(const struct bench_model_input *input, double jobs)
-{
-    double best = 0;
-    for (size_t n = 1; n <= input->workers; n++)
-        best = fmax(best, speed_at(input, (double)n, jobs));
-    return best;
+    return (double)(a < b ? a : b);
 }
 
 /* ---- a full table: closed queueing network ---- */
@@ -136,11 +30,6 @@ struct closed {
     size_t in_handler_p99;
 };
 
-static double smaller(size_t a, size_t b)
-{
-    return (double)(a < b ? a : b);
-}
-
 static double running(const struct closed *closed, size_t in_database)
 {
     return smaller(closed->customers - in_database, closed->input->workers);
@@ -149,33 +38,33 @@ static double running(const struct closed *closed, size_t in_database)
 static double into_database(size_t n, const void *ctx)
 {
     const struct closed *closed = ctx;
-    return running(closed, n) / handler_ms_at(closed->input, (double)n, closed->jobs) /
-           speed_at(closed->input, (double)n + 1, closed->jobs);
+    return running(closed, n) / (bench_curve_handler_ms(closed->input, (double)n) * closed->jobs) /
+           bench_curve_speed(closed->input, (double)n + 1, closed->jobs);
 }
 
-/* The most that run for 99 % of the time, from below: with at most `n` in the database for at most 1 % of it, no more than
+/* The most that are outside for 99 % of the time, from below: with at most `n` in the database for at most 1 % of it, no more than
  * customers - n - 1 are outside for the rest. */
-static size_t outside_p99(const struct law *law)
+static size_t outside_p99(const struct bench_law *law, size_t customers)
 {
-    struct place at = first_of(law);
+    struct bench_law_place at = bench_law_first(law);
     double below = exp(at.log_p);
-    while (below <= LATE_P99 && step(law, &at))
+    while (below <= LATE_P99 && bench_law_next(law, &at))
         below += exp(at.log_p);
-    return law->most - at.n;
+    return customers - at.n;
 }
 
 static void solve_law(struct closed *closed)
 {
-    struct law law = law_of(closed->customers, into_database, closed);
-    struct place at = first_of(&law);
+    struct bench_law law = bench_law_of(closed->customers, bench_curve_grows_from(closed->input), into_database, closed);
+    struct bench_law_place at = bench_law_first(&law);
     bool more = true;
-    for (; more; more = step(&law, &at)) {
+    for (; more; more = bench_law_next(&law, &at)) {
         double p = exp(at.log_p), in_handler = running(closed, at.n);
-        closed->per_ms += p * speed_at(closed->input, (double)at.n, closed->jobs);
+        closed->per_ms += p * bench_curve_speed(closed->input, (double)at.n, closed->jobs);
         closed->in_database += p * (double)at.n;
         closed->in_handler += p * in_handler;
     }
-    closed->in_handler_p99 = (size_t)smaller(outside_p99(&law), closed->input->workers);
+    closed->in_handler_p99 = (size_t)smaller(outside_p99(&law, closed->customers), closed->input->workers);
 }
 
 /* With handlers that take no time all are in the database, always. */
@@ -185,7 +74,7 @@ static struct closed solve_closed(const struct bench_model_input *input, size_t 
     if (input->handler_ms > 0) {
         solve_law(&closed);
     } else {
-        closed.per_ms = speed_at(input, (double)customers, jobs);
+        closed.per_ms = bench_curve_speed(input, (double)customers, jobs);
         closed.in_database = (double)customers;
     }
     return closed;
@@ -194,163 +83,144 @@ static struct closed solve_closed(const struct bench_model_input *input, size_t 
 /* A p99 by the law, as much farther from the mean as was measured. */
 static size_t widened(const struct bench_model_input *input, double in_database, double mean, size_t p99)
 {
-    double spread = measured_at(input, in_database).spread;
+    double spread = bench_curve_at(input, in_database).spread;
     return spread > 1 ? (size_t)fmin(round(mean + ((double)p99 - mean) * spread), (double)input->workers) : p99;
 }
 
-static struct bench_model full_table(const struct bench_model_input *input)
+/* Of batches of so many jobs. */
+static struct bench_model full_table(const struct bench_model_input *input, double jobs)
 {
-    double jobs = batch_of(input);
-    struct closed closed = solve_closed(input, input->workers * (1 + input->ahead), jobs);
+    struct closed closed = solve_closed(input, input->workers + input->ahead, jobs);
+    size_t p99 = widened(input, closed.in_database, closed.in_handler, closed.in_handler_p99);
     return (struct bench_model){
         .stable = true,
         .jobs_per_second = closed.per_ms * 1000 * jobs,
         .batch_mean = jobs,
         .in_handler_mean = closed.in_handler,
-        .in_handler_p99 = widened(input, closed.in_database, closed.in_handler, closed.in_handler_p99),
+        .in_handler_p99 = p99,
+        .rows_in_handler_mean = jobs * closed.in_handler,
+        .rows_in_handler_p99 = (size_t)ceil(jobs * (double)p99),
         .in_database_mean = closed.in_database,
         .worker_utilisation = closed.in_handler / (double)input->workers,
-        .database_utilisation = fmin(1, closed.per_ms / best_speed(input, jobs)),
-        .hold_ms = measured_at(input, closed.in_database).hold_ms,
+        .database_utilisation = fmin(1, closed.per_ms / bench_curve_best(input, jobs)),
+        .hold_ms = bench_curve_at(input, closed.in_database).hold_ms,
     };
 }
 
-/* ---- jobs that arrive: M/G/N, and in batches ---- */
-
-struct open {
-    const struct bench_model_input *input;
-    double per_ms;      /* arrivals of jobs */
-    double jobs;        /* in a batch, on average */
-    double database_ms; /* that a batch is between claim and settle, outside the handler */
-    double handler_ms;
-    double service_ms; /* that a worker is occupied with one batch */
-    double offered;    /* workers that would be busy if each job came by itself and took as long as a batch does */
-    double busy;       /* workers that are */
-    double growth;     /* p(n + 1) / p(n) of the number of jobs that wait */
-    double late;       /* share of the jobs that wait for a worker */
-};
-
-/* A worker that has done takes what waits, up to `batch`; one that has nothing to do takes the job that comes, alone. While all workers are
- * busy, the number that wait is geometric: its growth r is the root below 1 of N r^(b+1) - (a + N) r + a = 0, a being what is offered
- * (M/M(1,b)/N: Neuts, A general class of bulk queues with Poisson input, Ann. Math. Stat. 38, 1967; Chaudhry, Templeton,
- * A First Course in Bulk Queues, 1983). A batch of one makes that a / N. The left side less its root at 1 is a - N (r + r^2 + ... + r^b),
- * which falls. */
-static double growth_of(double servers, double offered, double batch)
+struct bench_model bench_model_full_table(const struct bench_model_input *input)
 {
-    enum { HALVINGS = 60 };
-    double low = 0, high = 1;
-    if (batch <= 1 || offered >= servers * batch)
-        return fmin(offered / (servers * batch), 1);
+    return full_table(input, bench_curve_batch(input));
+}
+
+static bool too_much(const struct bench_model_input *input, const struct bench_model *full)
+{
+    return input->arrivals_per_second >= full->jobs_per_second * NEARLY;
+}
+
+/* What is between 0 and `most` and up to which `is_below` holds, by halves. */
+static double boundary(double most, bool (*is_below)(double x, void *ctx), void *ctx)
+{
+    enum { HALVINGS = 50 };
+    double low = 0, high = most;
     for (int i = 0; i < HALVINGS; i++) {
-        double r = (low + high) / 2;
-        *(offered * (1 - r) > servers * r * (1 - pow(r, batch)) ? &low : &high) = r;
+        double middle = (low + high) / 2;
+        *(is_below(middle, ctx) ? &low : &high) = middle;
     }
     return high;
 }
 
-/* The share of the jobs that find all servers busy when they arrive at random: Erlang C, which has a / N for the growth. Through Erlang's
- * loss formula, whose recursion B(n) = a B(n-1) / (n + a B(n-1)) is stable for every size (Cooper, Introduction to Queueing Theory, 3.4 and
- * 3.5). 1 where what is offered is too much. */
-static double late_share(size_t servers, double offered, double growth)
+/* ---- jobs that arrive, one by one: M/G/N ---- */
+
+struct open {
+    const struct bench_model_input *input;
+    double per_ms;      /* arrivals */
+    double database_ms; /* that a job is between claim and settle, outside the handler */
+    double handler_ms;
+    double service_ms; /* that a worker is occupied with it */
+    double busy;       /* workers, on average: what is offered */
+};
+
+static double between(double low, double high, double share)
 {
-    double loss = 1;
-    for (size_t n = 1; n <= servers; n++)
-        loss = offered * loss / ((double)n + offered * loss);
-    return growth >= 1 ? 1 : loss / (1 - growth * (1 - loss));
+    return low + share * (high - low);
 }
 
 /* The times in the database and in the handler when n workers go round (Little's law over the closed network); for a number between two
- * whole ones on the line that joins them. */
+ * whole ones on the line that joins them. What is claimed ahead occupies no worker in the database. */
 static void put_times(struct open *open, double n)
 {
     double whole = floor(n), share = n - whole;
-    struct closed low = solve_closed(open->input, (size_t)whole, open->jobs);
-    struct closed high = share > 0 ? solve_closed(open->input, (size_t)whole + 1, open->jobs) : low;
+    struct closed low = solve_closed(open->input, (size_t)whole, 1);
+    struct closed high = share > 0 ? solve_closed(open->input, (size_t)whole + 1, 1) : low;
     open->database_ms = between(low.in_database / low.per_ms, high.in_database / high.per_ms, share);
     open->handler_ms = between(low.in_handler / low.per_ms, high.in_handler / high.per_ms, share);
+    open->service_ms = open->handler_ms + (open->input->ahead > 0 ? 0 : open->database_ms);
 }
 
-/* From the cut between n and n + 1 busy workers: below all of them the law is Poisson's, in whose place the batches are one job each. */
-static void put_busy(struct open *open)
+/* How long the database takes depends on how many are at work, and that on how long it takes. A job that arrives finds `busy` others, and
+ * with itself that is the population of the closed network whose time it sees (arrival theorem: Reiser, Lavenberg, JACM 27, 1980). */
+static bool is_more_offered(double busy, void *ctx)
 {
-    double workers = (double)open->input->workers;
-    open->growth = growth_of(workers, open->offered, batch_of(open->input));
-    open->late = late_share(open->input->workers, open->offered, open->growth);
-    open->busy = open->offered * (1 - open->late) + workers * open->growth * open->late;
-    open->jobs = open->busy > 0 ? fmin(open->offered / open->busy, batch_of(open->input)) : 1;
+    struct open *open = ctx;
+    put_times(open, fmin((double)open->input->workers, busy + 1));
+    return open->per_ms * open->service_ms > busy;
 }
 
-/* What all workers together have no time for, in the largest batches. */
-static bool is_too_much(const struct open *open)
-{
-    return open->offered >= (double)open->input->workers * batch_of(open->input) * NEARLY;
-}
-
-/* How long the database takes depends on how many are at work and how large the batches are, and both on how long it takes. A job that
- * arrives finds `busy` others, and with itself that is the population of the closed network whose time it sees (arrival theorem: Reiser,
- * Lavenberg, JACM 27, 1980). The fixed point is approached from below, so it is the least one; each step is bounded by the number of
- * workers and the batch. */
-static void settle_load(struct open *open)
-{
-    enum { MOST_STEPS = 200 };
-    double workers = (double)open->input->workers, before = -1;
-    double apart = open->input->ahead > 0 ? 0 : 1; /* what is claimed ahead occupies no worker in the database */
-    for (int i = 0; i < MOST_STEPS && fabs(open->offered - before) > 1e-9 * workers; i++) {
-        before = open->offered;
-        put_times(open, fmin(workers, open->busy + 1));
-        open->service_ms = open->handler_ms + apart * open->database_ms;
-        open->offered = open->per_ms * open->service_ms;
-        put_busy(open);
-        if (is_too_much(open))
-            break;
-    }
-}
-
+/* Of a rate that a full table's workers would keep up with: there is one number of busy workers that fits then. */
 static struct open open_of(const struct bench_model_input *input)
 {
-    struct open open = {.input = input, .per_ms = input->arrivals_per_second / 1000, .jobs = 1};
-    settle_load(&open);
+    struct open open = {.input = input, .per_ms = input->arrivals_per_second / 1000};
+    double workers = (double)input->workers;
+    put_times(&open, fmin(workers, boundary(workers, is_more_offered, &open) + 1));
+    open.busy = fmin(open.per_ms * open.service_ms, workers * NEARLY);
     return open;
 }
 
-static bool overloaded(const struct open *open, const struct bench_model *full)
+/* The share of the jobs that find all workers busy when they arrive at random: Erlang C. Through Erlang's loss formula, whose recursion
+ * B(n) = a B(n-1) / (n + a B(n-1)) is stable for every size (Cooper, Introduction to Queueing Theory, 3.4 and 3.5). */
+static double late_share(const struct open *open)
 {
-    return is_too_much(open) || open->per_ms * 1000 >= full->jobs_per_second * NEARLY;
+    double loss = 1, workers = (double)open->input->workers;
+    for (size_t n = 1; n <= open->input->workers; n++)
+        loss = open->busy * loss / ((double)n + open->busy * loss);
+    return loss / (1 - open->busy / workers * (1 - loss));
 }
 
-/* The mean wait of M/M(1,b)/N, for service times of any law by Lee and Longton's factor (1 + scv) / 2 (Queueing processes associated with
- * airline passenger check-in, Oper. Res. Quart. 10, 1959; exact for one worker and no batches: Pollaczek and Khinchine). The time in the
- * database counts as exponential, the size of a batch as geometric. The wait of those who wait has an exponential tail, as in M/M/N. */
+/* The mean wait of M/M/N, for service times of any law by Lee and Longton's factor (1 + scv) / 2 (Queueing processes associated with
+ * airline passenger check-in, Oper. Res. Quart. 10, 1959; exact for one worker: Pollaczek and Khinchine). The time in the database counts
+ * as exponential. The wait of those who wait has an exponential tail, as in M/M/N. */
 static void put_wait(const struct open *open, struct bench_model *model)
 {
-    double apart = open->service_ms - open->handler_ms, handler = open->handler_ms;
-    double square = open->service_ms * open->service_ms, handler_scv = (open->input->handler_scv + open->jobs - 1) / open->jobs;
-    double scv = square > 0 ? (handler * handler * handler_scv + apart * apart) / square : 0;
-    double waited = open->growth / (1 - open->growth) / open->per_ms * (1 + scv) / 2;
-    model->start_wait_mean_ms = open->late * waited;
-    model->start_wait_p99_ms = open->late > LATE_P99 ? waited * log(open->late / LATE_P99) : 0;
+    double apart = open->service_ms - open->handler_ms, handler = open->handler_ms, late = late_share(open);
+    double square = open->service_ms * open->service_ms;
+    double scv = square > 0 ? (handler * handler * open->input->handler_scv + apart * apart) / square : 0;
+    double waited = open->service_ms / ((double)open->input->workers - open->busy) * (1 + scv) / 2;
+    model->start_wait_mean_ms = late * waited;
+    model->start_wait_p99_ms = late > LATE_P99 ? waited * log(late / LATE_P99) : 0;
 }
 
 /* Workers that are busy; the state "all are" stands for every length of the queue. */
 static double into_work(size_t n, const void *ctx)
 {
     const struct open *open = ctx;
-    double ratio = open->offered / ((double)n + 1);
-    return n + 1 == open->input->workers ? ratio / (1 - open->growth) : ratio;
+    double ratio = open->busy / ((double)n + 1), workers = (double)open->input->workers;
+    return n + 1 == open->input->workers ? ratio / (1 - open->busy / workers) : ratio;
 }
 
 /* The share of the time in which at most m of the busy workers are in a handler: each is with the probability q, apart from the others, so
- * the number is binomial in the busy ones. From b busy to b + 1: P(X <= m) falls by q P(X = m). */
-static double share_within(const struct law *busy, double q, size_t m)
+ * the number is binomial in the busy ones. Of up to m busy ones all may be; from b to b + 1, P(X <= m) falls by q P(X = m). */
+static double share_within(const struct bench_law *busy, double q, size_t m)
 {
-    struct place at = first_of(busy);
-    double within = 1, total = exp(at.log_p), log_exactly = m == 0 ? 0 : -INFINITY;
-    while (step(busy, &at)) {
-        within -= q * exp(log_exactly);
-        if (at.n == m)
-            log_exactly = (double)m * log(q);
-        else if (at.n > m)
-            log_exactly += log((double)at.n / (double)(at.n - m)) + log1p(-q);
+    struct bench_law_place at = bench_law_first(busy);
+    double total = 0, within = 1, log_exactly = m == 0 ? 0 : (double)m * log(q);
+    size_t of = m; /* busy workers, that `within` and `log_exactly` are of */
+    bool more = true;
+    for (; more; more = bench_law_next(busy, &at)) {
+        while (of < at.n) {
+            within -= q * exp(log_exactly);
+            of++;
+            log_exactly += log((double)of / (double)(of - m)) + log1p(-q);
+        }
         total += exp(at.log_p) * fmax(within, 0);
     }
     return total;
@@ -358,7 +228,7 @@ static double share_within(const struct law *busy, double q, size_t m)
 
 static size_t in_handler_p99(const struct open *open)
 {
-    struct law busy = law_of(open->input->workers, into_work, open);
+    struct bench_law busy = bench_law_of(open->input->workers, 0, into_work, open);
     double q = open->service_ms > 0 ? open->handler_ms / open->service_ms : 0;
     size_t low = 0, high = open->input->workers;
     while (low < high && q > 0) {
@@ -371,67 +241,81 @@ static size_t in_handler_p99(const struct open *open)
     return low;
 }
 
-static struct bench_model arriving(const struct bench_model_input *input)
+static struct bench_model one_by_one(const struct bench_model_input *input)
 {
-    struct bench_model full = full_table(input);
     struct open open = open_of(input);
-    if (overloaded(&open, &full)) {
-        full.stable = false;
-        return full;
-    }
-    double batches_per_ms = open.per_ms / open.jobs, in_handler = batches_per_ms * open.handler_ms;
-    double in_database = batches_per_ms * open.database_ms;
+    double in_handler = open.per_ms * open.handler_ms, in_database = open.per_ms * open.database_ms;
+    size_t p99 = widened(input, in_database, in_handler, in_handler_p99(&open));
     struct bench_model model = {
         .stable = true,
         .jobs_per_second = input->arrivals_per_second,
-        .batch_mean = open.jobs,
+        .batch_mean = 1,
         .in_handler_mean = in_handler,
-        .in_handler_p99 = widened(input, in_database, in_handler, in_handler_p99(&open)),
+        .in_handler_p99 = p99,
+        .rows_in_handler_mean = in_handler,
+        .rows_in_handler_p99 = p99,
         .in_database_mean = in_database,
         .worker_utilisation = in_handler / (double)input->workers,
-        .database_utilisation = fmin(1, batches_per_ms / best_speed(input, open.jobs)),
-        .hold_ms = measured_at(input, in_database).hold_ms,
+        .database_utilisation = fmin(1, open.per_ms / bench_curve_best(input, 1)),
+        .hold_ms = bench_curve_at(input, in_database).hold_ms,
     };
     put_wait(&open, &model);
     return model;
 }
 
+/* ---- jobs that arrive, in batches ---- */
+
+static bool is_too_slow(double jobs, void *ctx)
+{
+    const struct bench_model_input *input = ctx;
+    return full_table(input, jobs).jobs_per_second < input->arrivals_per_second;
+}
+
+/* A batch's time depends on its size, and no closed form is known for that: they are simulated. */
+static hf_status in_batches(const struct bench_model_input *input, struct bench_model *out, hf_error *err)
+{
+    double steady = boundary(bench_curve_batch(input), is_too_slow, (void *)input);
+    hf_status status = bench_simulate_batches(input, steady, out, err);
+    if (status != HF_OK)
+        return status;
+    double batches_per_ms = input->arrivals_per_second / out->batch_mean / 1000;
+    out->in_handler_p99 = widened(input, out->in_database_mean, out->in_handler_mean, out->in_handler_p99);
+    out->database_utilisation = fmin(1, batches_per_ms / bench_curve_best(input, out->batch_mean));
+    return HF_OK;
+}
+
 /* ---- what is asked ---- */
 
-struct bench_model bench_model_of(const struct bench_model_input *input)
+hf_status bench_model_of(const struct bench_model_input *input, struct bench_model *out, hf_error *err)
 {
-    return input->arrivals_per_second > 0 ? arriving(input) : full_table(input);
+    *out = bench_model_full_table(input);
+    if (input->arrivals_per_second <= 0)
+        return HF_OK;
+    if (too_much(input, out)) {
+        out->stable = false;
+        return HF_OK;
+    }
+    if (bench_curve_batch(input) > 1)
+        return in_batches(input, out, err);
+    *out = one_by_one(input);
+    return HF_OK;
 }
 
-static bool enough(const struct bench_model_input *input, size_t workers, double late)
+static bool keeps_up(const struct bench_model_input *input, double jobs)
 {
-    struct bench_model_input with = *input;
-    with.workers = workers;
-    struct open open = open_of(&with);
-    if (open.late > late)
+    struct bench_model full = full_table(input, jobs);
+    return !too_much(input, &full);
+}
+
+/* Where hardly a job waits, hardly two of them come in one batch. */
+bool bench_model_enough(const struct bench_model_input *input, double late)
+{
+    if (late >= 1)
+        return keeps_up(input, bench_curve_batch(input));
+    if (!keeps_up(input, 1))
         return false;
-    struct bench_model full = full_table(&with);
-    return !overloaded(&open, &full);
-}
-
-/* More workers never make it worse, so the least is found by halves, after doubling up to one that is enough. */
-size_t bench_model_workers_for(const struct bench_model_input *input, double late, size_t most)
-{
-    size_t low = 1, high = 1;
-    while (high < most && !enough(input, high, late)) {
-        low = high + 1;
-        high = high > most / 2 ? most : high * 2;
-    }
-    if (most == 0 || !enough(input, high, late))
-        return 0;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (enough(input, middle, late))
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return high;
+    struct open open = open_of(input);
+    return late_share(&open) <= late;
 }
 
 /* ---- the wait for a connection ---- */
@@ -461,17 +345,17 @@ static double poisson_within(size_t j, double x)
 
 /* Who asks and finds n there waits for n - connections + 1 of them to end. x: the ends that are expected in the wait in question. The
  * sum over n of p(n) times the tail, with the tail grown from term to term. */
-static double share_waiting(const struct law *law, size_t connections, double x)
+static double share_waiting(const struct bench_law *law, size_t connections, double x)
 {
-    struct place at = first_of(law);
+    struct bench_law_place at = bench_law_first(law);
     double sum = 0, within = exp(-x), log_term = -x;
+    size_t before = 0; /* that `within` is of */
     bool more = true;
-    for (; more; more = step(law, &at)) {
+    for (; more; more = bench_law_next(law, &at)) {
         if (at.n < connections)
             continue;
-        size_t before = at.n - connections;
-        if (before > 0 && x > 0) {
-            log_term += log(x / (double)before);
+        while (before < at.n - connections) {
+            log_term += log(x / (double)++before);
             within += exp(log_term);
         }
         sum += exp(at.log_p) * fmin(within, 1);
@@ -496,7 +380,7 @@ static double fall_to_p99(double (*share)(double x, const void *ctx), const void
 }
 
 struct found {
-    struct law law;
+    struct bench_law law;
     size_t connections;
     size_t always; /* apart_ms 0: found there at every time */
     bool is_always;
@@ -518,6 +402,6 @@ double bench_model_connection_wait_p99_ms(size_t askers, size_t connections, dou
     struct askers others = {askers - 1, connections, hold_ms, apart_ms};
     struct found found = {.connections = connections, .always = askers - 1, .is_always = apart_ms <= 0};
     if (!found.is_always)
-        found.law = law_of(askers - 1, into_pool, &others);
+        found.law = bench_law_of(askers - 1, 0, into_pool, &others);
     return fall_to_p99(share_of_found, &found) * hold_ms / (double)connections;
 }

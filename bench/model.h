@@ -1,9 +1,10 @@
-/* The capacity model: throughput, and how many connections are held, from the handler's time and the database's speed. Pure functions;
- * all times in milliseconds. How many connections a strategy holds and how large a pool it wants is not here but in the library's
- * cost model (hf_cost_for), which the runtime's start check uses too. */
+/* The capacity model: throughput, and how many connections are held, from the handler's time and the database's speed. Pure functions, the
+ * same answer each time; all times in milliseconds. How many connections a strategy holds and how large a pool it wants is not here but in
+ * the library's cost model (hf_cost_for), which the runtime's start check uses too. */
 #ifndef HF_BENCH_MODEL_H
 #define HF_BENCH_MODEL_H
 
+#include <holdfast.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -19,7 +20,7 @@ struct bench_speed {
 
 struct bench_model_input {
     size_t workers; /* that run at once: those that fit the pool */
-    size_t ahead;   /* rows that each has claimed ahead, so that it need not wait for a claim or a settle (lease); 0: none */
+    size_t ahead;   /* rows that have been claimed ahead of them, so that they need not wait for a claim or a settle (lease); 0: none */
     double batch;   /* jobs that are claimed, handled and settled as one, where so many are due. 0 counts as 1 */
     double handler_ms, handler_scv;  /* of a job: mean, and variance over its square */
     double arrivals_per_second;      /* 0: there is always a due row */
@@ -33,6 +34,8 @@ struct bench_model {
     double batch_mean;           /* jobs in a batch; what follows is of batches */
     double in_handler_mean;      /* deliveries whose handler runs: Little's law */
     size_t in_handler_p99;       /* the number that is not exceeded for 99 % of the time */
+    double rows_in_handler_mean; /* jobs of these deliveries */
+    size_t rows_in_handler_p99;
     double in_database_mean;     /* deliveries between claim and settle, outside the handler */
     double worker_utilisation;   /* share of the workers' time spent in handlers */
     double database_utilisation; /* throughput over the best that the database can do with so many workers */
@@ -41,14 +44,16 @@ struct bench_model {
     double start_wait_p99_ms;
 };
 
-struct bench_model bench_model_of(const struct bench_model_input *input);
+/* Of a table that is always full, whatever the rate. */
+struct bench_model bench_model_full_table(const struct bench_model_input *input);
+/* Fails only where memory runs out, which jobs that arrive in batches take. */
+hf_status bench_model_of(const struct bench_model_input *input, struct bench_model *out, hf_error *err);
 
 /* The speed with n in the database, as the model reads it (n_speed > 0). */
 struct bench_speed bench_speed_at(const struct bench_speed *speed, size_t n_speed, double n);
 
-/* The least number of workers with which at most the share `late` of the jobs that arrive at this rate waits for one.
- * 0: no number up to `most` does. input->workers does not matter. */
-size_t bench_model_workers_for(const struct bench_model_input *input, double late, size_t most);
+/* Whether at most the share `late` of the jobs that arrive at this rate waits for a worker; 1: whether they are done at all. */
+bool bench_model_enough(const struct bench_model_input *input, double late);
 
 /* The p99 of the wait for one of `connections` by `askers` threads, each of which holds it for hold_ms and then does without it for
  * apart_ms on average (finite-source queue). 0 when there is one for each. */

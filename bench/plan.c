@@ -16,6 +16,7 @@
 #include "bench/offered.h"
 #include "pool/error.h"
 #include "runtime/command_common.h"
+#include "runtime/prefetch.h"
 
 enum { MOST_WORKERS = 100000, DEFAULT_WORKERS = 4 };
 #define LATE 0.01 /* with --rate alone: so many workers that no more than this share of the jobs waits for one, if any number does that */
@@ -87,13 +88,24 @@ static double handler_scv(const struct bench_options *options)
     return bench_distribution_scv(&options->handler);
 }
 
+/* Under a lease a worker's next rows, and the rest of its batch, are there before it asks for them. */
+static size_t ahead(const struct bench_options *options, size_t workers)
+{
+    static const double least_us = 1; /* of a handler that does nothing */
+    double mean_us = fmax(1000 * bench_distribution_mean(&options->handler), least_us);
+    size_t others_of_batch = options->batch > 1 ? options->batch - 1 : 0;
+    if (options->strategy != HF_LEASE)
+        return 0;
+    return workers * others_of_batch + hf__prefetch(0, workers, mean_us, (int64_t)(options->lease_seconds * 1e9));
+}
+
 static struct bench_model_input input_of(const struct bench_options *options, size_t workers, const struct bench_speed *speed,
                                          size_t n_speed)
 {
     double processes = (double)(options->processes ? options->processes : 1);
     return (struct bench_model_input){
         .workers = workers,
-        .ahead = options->strategy == HF_LEASE ? (options->batch > 1 ? options->batch : 1) : 0,
+        .ahead = ahead(options, workers),
         .batch = bench_jobs_in_one(options),
         .handler_ms = bench_distribution_mean(&options->handler),
         .handler_scv = handler_scv(options),
@@ -103,11 +115,36 @@ static struct bench_model_input input_of(const struct bench_options *options, si
     };
 }
 
+static bool are_enough(const struct bench_options *options, size_t workers, double late, const struct bench_speed *speed, size_t n_speed)
+{
+    struct bench_model_input input = input_of(options, workers, speed, n_speed);
+    return bench_model_enough(&input, late);
+}
+
+/* More workers never make it worse, so the least is found by halves, after doubling up to one that is enough. 0: none is. */
+static size_t least_enough(const struct bench_options *options, double late, const struct bench_speed *speed, size_t n_speed)
+{
+    size_t low = 1, high = 1;
+    while (high < MOST_WORKERS && !are_enough(options, high, late, speed, n_speed)) {
+        low = high + 1;
+        high = high > MOST_WORKERS / 2 ? MOST_WORKERS : high * 2;
+    }
+    if (low > high || !are_enough(options, high, late, speed, n_speed))
+        return 0;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (are_enough(options, middle, late, speed, n_speed))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return high;
+}
+
 static size_t enough_workers(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed)
 {
-    struct bench_model_input input = input_of(options, 1, speed, n_speed);
-    size_t enough = bench_model_workers_for(&input, LATE, MOST_WORKERS);
-    return enough ? enough : bench_model_workers_for(&input, 1, MOST_WORKERS);
+    size_t enough = least_enough(options, LATE, speed, n_speed);
+    return enough ? enough : least_enough(options, 1, speed, n_speed);
 }
 
 size_t bench_plan_workers(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed)
@@ -131,14 +168,15 @@ static double most_by_worker(const hf_cost *cost, const struct bench_plan *plan)
 
 static void put_held(const struct bench_options *options, const hf_cost *cost, struct bench_plan *plan)
 {
-    double most = most_by_worker(cost, plan), by_worker = fmin(most, plan->model.batch_mean);
+    const struct bench_model *model = &plan->model;
+    double most = most_by_worker(cost, plan);
     bool each = options->strategy == HF_ADVISORY_LOCK;
     size_t peak = (size_t)ceil(most * (double)plan->sizes.workers_at_once) + others(cost);
     if (each && cost->held_per_delivery <= 0) /* SQLite: each worker claims and settles by itself, and takes a connection for that */
         peak = plan->sizes.workers_at_once + others(cost);
     plan->held_per_delivery = each ? cost->held_per_delivery : cost->held_per_delivery / plan->model.batch_mean;
-    plan->held_mean = by_worker * plan->model.in_handler_mean;
-    plan->held_p99 = (size_t)ceil(by_worker * (double)plan->model.in_handler_p99);
+    plan->held_mean = fmin(most * model->in_handler_mean, model->rows_in_handler_mean);
+    plan->held_p99 = (size_t)ceil(fmin(most * (double)model->in_handler_p99, (double)model->rows_in_handler_p99));
     plan->peak_in_use = peak < plan->pool ? peak : plan->pool;
 }
 
@@ -174,13 +212,21 @@ static void put_fleet(const struct bench_options *options, struct bench_plan *pl
     plan->fits = plan->max_connections == 0 || plan->fleet_connections + plan->reserve <= plan->max_connections;
 }
 
-struct bench_model bench_plan_model(const struct bench_options *options, size_t workers, const struct bench_speed *speed, size_t n_speed)
+struct bench_model bench_plan_full_table(const struct bench_options *options, size_t workers, const struct bench_speed *speed,
+                                         size_t n_speed)
 {
     struct bench_model_input input = input_of(options, workers, speed, n_speed);
-    struct bench_model model = bench_model_of(&input);
+    return bench_model_full_table(&input);
+}
+
+static hf_status model_of(const struct bench_options *options, size_t workers, const struct bench_speed *speed, size_t n_speed,
+                          struct bench_model *out, hf_error *err)
+{
+    struct bench_model_input input = input_of(options, workers, speed, n_speed);
+    hf_status status = bench_model_of(&input, out, err);
     if (options->rate <= 0)
-        model.start_wait_mean_ms = model.start_wait_p99_ms = -1;
-    return model;
+        out->start_wait_mean_ms = out->start_wait_p99_ms = -1;
+    return status;
 }
 
 static bool is_saturated(const struct bench_speed *speed, size_t n_speed)
@@ -207,7 +253,9 @@ static hf_status fill(const struct bench_options *options, const struct bench_sp
         return status;
     put_sizes(&cost, &plan->sizes);
     plan->pool = options->pool ? options->pool : cost.pool_size;
-    plan->model = bench_plan_model(options, plan->sizes.workers_at_once, speed, n_speed);
+    status = model_of(options, plan->sizes.workers_at_once, speed, n_speed, &plan->model, err);
+    if (status != HF_OK)
+        return status;
     plan->saturated = is_saturated(speed, n_speed);
     if (!plan->model.stable)
         plan->workers_enough = enough_workers(options, speed, n_speed);

@@ -45,9 +45,9 @@ char *bench_advice(const struct bench_options *options, const struct bench_plan 
 
 /* The workers of each process: as asked, or as many as the rate needs with this speed; 0: more than there can be. */
 size_t bench_plan_workers(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed);
-/* Of one process with so many workers at once. Its waits for a worker are negative without --rate: a full table's rows wait for as long as
- * it is full. */
-struct bench_model bench_plan_model(const struct bench_options *options, size_t workers, const struct bench_speed *speed, size_t n_speed);
+/* Of one process with so many workers at once, and a table that is always full, whatever the rate. */
+struct bench_model bench_plan_full_table(const struct bench_options *options, size_t workers, const struct bench_speed *speed,
+                                         size_t n_speed);
 /* For `workers` in each process. Opens a runtime for its cost model, connects to nothing. */
 hf_status bench_plan_sizes(const struct bench_options *options, size_t workers, struct bench_sizes *out, hf_error *err);
 /* The most jobs that are claimed, handled and settled as one: those of a batch under row lock and advisory lock. Under a lease the workers

@@ -200,7 +200,7 @@ static void fit_one(const struct bench_options *options, const struct bench_thro
     struct bench_options these = pausing(options, measured->workers);
     for (int i = 0; i < STEPS; i++) {
         speed[at].jobs_per_second = sqrt(low * high);
-        if (bench_plan_model(&these, measured->workers, speed, n).jobs_per_second < measured->jobs_per_second)
+        if (bench_plan_full_table(&these, measured->workers, speed, n).jobs_per_second < measured->jobs_per_second)
             low = speed[at].jobs_per_second;
         else
             high = speed[at].jobs_per_second;
@@ -234,7 +234,7 @@ static void put_spread(const struct bench_options *options, struct size *sizes, 
 {
     for (size_t i = 0; i < n; i++) {
         struct bench_options these = pausing(options, sizes[i].workers);
-        struct bench_model by_law = bench_plan_model(&these, sizes[i].workers, speed, n);
+        struct bench_model by_law = bench_plan_full_table(&these, sizes[i].workers, speed, n);
         double tail = (double)by_law.in_handler_p99 - by_law.in_handler_mean;
         sizes[i].spread = tail >= 1 ? sizes[i].middle.tail / tail : 1;
     }

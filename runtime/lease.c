@@ -8,33 +8,16 @@
  *
  * A worker never touches the database, except in transactional mode, where its handler has a transaction (transaction.c). */
 #include "runtime/delivery.h"
+#include "runtime/prefetch.h"
 
-/* Prefetched rows should be begun within this time: what is here, other processes cannot have. */
-#define PREFETCH_US 20000.0
-#define PREFETCH_MOST 256
-#define PREFETCH_LEAST 16
 /* Rows in flight between claim and settle beyond which nothing more is claimed: the settler has fallen behind. */
 #define FLIGHT_MOST 1024
 
 /* ---- how much to claim ---- */
 
-/* What the user allows, and in any case no more than the workers get through in a quarter of the lease. None before a handler's time is
- * known. */
 static size_t prefetch(const struct hf_subscription *subscription)
 {
-    double mean_us = subscription->mean_handler_us, workers = (double)subscription->n_workers;
-    size_t asked = subscription->options.prefetch;
-    if (asked == SIZE_MAX || mean_us <= 0)
-        return 0;
-    double each = (double)subscription->lease_ns / 4000.0 / mean_us; /* rows that one worker gets through */
-    if (each < 1)
-        return 0;
-    double most = each * workers;
-    if (asked == 0) {
-        double least = workers < PREFETCH_LEAST ? workers : PREFETCH_LEAST, quick = PREFETCH_US / mean_us * workers;
-        asked = (size_t)(quick < least ? least : quick > PREFETCH_MOST ? PREFETCH_MOST : quick);
-    }
-    return (double)asked < most ? asked : (size_t)most;
+    return hf__prefetch(subscription->options.prefetch, subscription->n_workers, subscription->mean_handler_us, subscription->lease_ns);
 }
 
 size_t hf__lease_room(const struct hf_subscription *subscription)

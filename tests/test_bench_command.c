@@ -129,7 +129,7 @@ static void plans_batches(void)
 {
     static const char *const strategies[] = {"row_lock", "advisory", "lease"};
     for (size_t i = 0; i < 3; i++) {
-        double each = i < 2 ? 10 : (4 + 40) / 8.0; /* a lease's claims take what four workers want, and as much ahead */
+        double each = i < 2 ? 10 : (40 + 256.0) / (4 + 256); /* a lease's claims take what four workers want, and 256 rows ahead */
         double single = PLANNED("jobs_per_second", "--strategy", strategies[i], "--workers", "4", "--claim-ms", "1", "--settle-ms", "1");
         CU_ASSERT_DOUBLE_EQUAL(PLANNED("jobs_per_second", "--strategy", strategies[i], "--workers", "4", "--claim-ms", "1", "--settle-ms",
                                        "1", "--batch", "10"),

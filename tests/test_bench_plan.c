@@ -115,14 +115,15 @@ static void batches_at_a_rate(void)
     CU_ASSERT_TRUE(plan.model.stable);
     CU_ASSERT(plan.model.batch_mean > 2 && plan.model.batch_mean < 5);
     CU_ASSERT_DOUBLE_EQUAL(plan.held_per_delivery, 1 / plan.model.batch_mean, 1e-9);
-    CU_ASSERT_DOUBLE_EQUAL(plan.held_mean, 0.42 * 9, 1e-3);
+    CU_ASSERT_DOUBLE_EQUAL(plan.held_mean, 0.42 * 9, 0.05);
     CU_ASSERT_EQUAL(plan.peak_in_use, 4);
     double rows = plan.model.batch_mean;
     bench_plan_free(&plan);
     options.strategy = HF_ADVISORY_LOCK;
     plan = plan_with(&options, full, 2);
     CU_ASSERT_DOUBLE_EQUAL(plan.held_per_delivery, 1, 1e-9);
-    CU_ASSERT_DOUBLE_EQUAL(plan.held_mean, 0.42 * 9 * rows, 1e-3);
+    CU_ASSERT(plan.held_mean > 1.1 * 0.42 * 9 * rows); /* the large batches are held for longer */
+    CU_ASSERT(plan.held_p99 > 16 && plan.held_p99 <= 20);
     CU_ASSERT_EQUAL(plan.peak_in_use, 20);
     bench_plan_free(&plan);
     bench_plan_free(&single);
@@ -145,16 +146,16 @@ static void measured_in_batches(void)
     free(found);
 }
 
-/* Of a lease a batch makes the claims larger: with handlers of no time, four workers' rows and as many ahead. */
+/* Of a lease a batch makes the claims larger: with handlers of no time, four workers' rows and the 256 that are claimed ahead. */
 static void lease_batches(void)
 {
     struct bench_options options = options_of(HF_LEASE, 4, 0);
     struct bench_plan plan = planned(&options);
-    CU_ASSERT_DOUBLE_EQUAL(plan.model.jobs_per_second, (4 + 4) / EACH_MS * 1000, 1e-3);
+    CU_ASSERT_DOUBLE_EQUAL(plan.model.jobs_per_second, (4 + 256) / EACH_MS * 1000, 1e-3);
     bench_plan_free(&plan);
     options.batch = 10;
     plan = planned(&options);
-    CU_ASSERT_DOUBLE_EQUAL(plan.model.jobs_per_second, (4 + 40) / EACH_MS * 1000, 1e-3);
+    CU_ASSERT_DOUBLE_EQUAL(plan.model.jobs_per_second, (40 + 256) / EACH_MS * 1000, 1e-3);
     CU_ASSERT_DOUBLE_EQUAL(plan.held_per_delivery, 0, 1e-9);
     bench_plan_free(&plan);
 }
@@ -394,11 +395,11 @@ static void fitted(void)
         for (size_t i = 0; i < SIZES; i++) {
             found[i] = known[i];
             found[i].jobs_per_second *= i % 2 ? 1.3 : 0.8;
-            measured[i] = (struct bench_throughput){workers[i], bench_plan_model(&options, workers[i], known, SIZES).jobs_per_second};
+            measured[i] = (struct bench_throughput){workers[i], bench_plan_full_table(&options, workers[i], known, SIZES).jobs_per_second};
         }
         bench_speed_fit(&options, measured, found, SIZES);
         for (size_t i = 0; i < SIZES; i++)
-            CU_ASSERT_DOUBLE_EQUAL(bench_plan_model(&options, workers[i], found, SIZES).jobs_per_second, measured[i].jobs_per_second,
+            CU_ASSERT_DOUBLE_EQUAL(bench_plan_full_table(&options, workers[i], found, SIZES).jobs_per_second, measured[i].jobs_per_second,
                                    0.002 * measured[i].jobs_per_second);
         CU_ASSERT_DOUBLE_EQUAL(found[0].jobs_per_second, known[0].jobs_per_second, 0.002 * known[0].jobs_per_second);
         CU_ASSERT_DOUBLE_EQUAL(found[3].jobs_per_second, known[3].jobs_per_second, 0.05 * known[3].jobs_per_second);

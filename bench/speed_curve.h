@@ -1,0 +1,23 @@
+/* The speed of the database as the model reads it: by straight lines between what was measured, by the last beyond. */
+#ifndef HF_BENCH_SPEED_CURVE_H
+#define HF_BENCH_SPEED_CURVE_H
+
+#include "bench/model.h"
+
+/* With n in the database. */
+struct bench_speed bench_curve_at(const struct bench_model_input *input, double n);
+/* The most jobs of a batch, at least 1. */
+double bench_curve_batch(const struct bench_model_input *input);
+/* Of the time that a full batch is in the database when n are, what one of `jobs` jobs is. */
+double bench_curve_share(const struct bench_model_input *input, double n, double jobs);
+/* Batches of `jobs` jobs a millisecond with n in the database; below the first measurement, where there is less than one delivery, in
+ * proportion. Never 0. */
+double bench_curve_speed(const struct bench_model_input *input, double n, double jobs);
+/* The best that so many workers can have. */
+double bench_curve_best(const struct bench_model_input *input, double jobs);
+/* That a job is in the handler while n are in the database. */
+double bench_curve_handler_ms(const struct bench_model_input *input, double n);
+/* From this number on neither the speed falls nor handlers end sooner. */
+size_t bench_curve_grows_from(const struct bench_model_input *input);
+
+#endif
