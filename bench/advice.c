@@ -17,8 +17,8 @@ static double p99_of(const struct bench_options *options)
 }
 
 /* Connections that a strategy which holds one for each delivery would want of the server: a quarter of it is taken as affordable. The
- * advice comes before the speed is known, so what a rate needs is found with the assumed one, be it more workers than were
- * asked for. */
+ * advice comes before the speed is known, so whether the workers that were asked for keep up with a rate, and else how many would, is
+ * found with the assumed one. */
 static bool few_are_held(const struct bench_options *options)
 {
     double processes = (double)(options->processes ? options->processes : 1);
@@ -27,12 +27,11 @@ static bool few_are_held(const struct bench_options *options)
         return false;
     struct bench_options these = *options;
     these.strategy = HF_ROW_LOCK;
-    these.workers = options->rate > 0 ? 0 : options->workers;
     struct bench_speed assumed[2];
     bench_speed_given(&these, BENCH_ASSUMED_MS, BENCH_ASSUMED_MS, assumed);
+    if (options->rate > 0 && options->workers > 0 && !bench_plan_keeps_up(&these, options->workers, assumed, 2))
+        these.workers = 0;
     size_t workers = bench_plan_workers(&these, assumed, 2);
-    if (workers > 0 && workers < options->workers)
-        workers = options->workers;
     return workers > 0 && ((double)workers + 1) * processes <= most;
 }
 
@@ -162,7 +161,11 @@ static void say_change(FILE *out, const struct bench_options *options, hf_strate
         fprintf(out, "The answer changes to lease with more than %zu connections in all processes, ", affordable);
         number(out, "handlers beyond ", LONG_MS / 1000, " s, ");
         number(out, "or handlers below ", SHORT_MS, " ms.\n");
-    } else if (!bench_is_sqlite_url(options->url)) {
+    } else if (bench_is_sqlite_url(options->url)) {
+        fputs("On SQLite the answer does not change; where its one writer is too slow, or several machines are to share the table, take a "
+              "database with a server.\n",
+              out);
+    } else {
         number(out, "The answer changes to row_lock with handlers between ", SHORT_MS, " ms ");
         number(out, "and ", LONG_MS / 1000, " s and few enough workers: up to a quarter of the server's connections.\n");
     }

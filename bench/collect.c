@@ -10,6 +10,7 @@
 #define MIDDLE_FROM 0.1 /* of a run that was over too soon for a steady part: before and after, workers come and go */
 #define MIDDLE_TO 0.9
 #define AGREES 0.05
+enum { LEAST_LOOKS = 4 };    /* at the server, before it counts as asked: in fewer the connections may not have been there yet */
 #define GRAIN_SECONDS 0.0001 /* of a delivery: what it costs to note that it begins, and that it ends, in two places */
 
 void bench_collect_place(struct bench_result *out, enum bench_database database, const char *version)
@@ -40,6 +41,7 @@ static void time_jobs(const struct bench_tally *tally, struct bench_result *out)
         const struct bench_part *part = &tally->parts[i];
         if (part->begin_ns > 0 && part->begin_ns < begin_ns)
             begin_ns = part->begin_ns;
+        hf__histogram_merge(&out->start, &part->start);
         hf__histogram_merge(&out->latency, &part->latency);
         hf__histogram_merge(&out->delivery, &part->delivery);
     }
@@ -65,7 +67,7 @@ static size_t larger(size_t a, size_t b)
 }
 
 struct sums {
-    double held_seconds, in_work_seconds, all_seconds, round_trips, commits, exceeded;
+    double handled_seconds, held_seconds, in_work_seconds, all_seconds, round_trips, commits, exceeded;
     size_t held_peak;
 };
 
@@ -87,6 +89,7 @@ static void add_part(struct bench_result *out, const struct bench_part *part, st
     out->pool_size = larger(out->pool_size, part->pool_size);
     out->peak_open = larger(out->peak_open, part->peak_open);
     out->peak_in_use = larger(out->peak_in_use, part->peak_in_use);
+    sums->handled_seconds += part->handled_seconds;
     sums->in_work_seconds += part->in_work_seconds;
     sums->round_trips += part->round_trips;
     sums->commits += part->commits;
@@ -103,7 +106,9 @@ static void count_connections(const struct bench_tally *tally, struct bench_resu
     out->seconds_per_job = sums->all_seconds / jobs;
     out->round_trips_per_job = sums->round_trips / jobs;
     out->commits_per_job = sums->commits / jobs;
-    out->held_mean = out->seconds > 0 ? sums->held_seconds / out->seconds / (double)tally->n_parts : 0;
+    double seconds = out->seconds * (double)tally->n_parts;
+    out->held_mean = seconds > 0 ? sums->held_seconds / seconds : 0;
+    out->worker_utilisation = seconds > 0 ? sums->handled_seconds / seconds / (double)out->workers : 0;
 }
 
 static int64_t sample_ns(const struct bench_part *part, const struct bench_sample *sample)
@@ -127,12 +132,13 @@ static bool is_steady(const struct bench_part *part)
 static void measure_steady(const struct bench_tally *tally, struct bench_result *out)
 {
     const struct bench_moment *from = &tally->parts[0].steady_from, *to = &tally->parts[0].steady_to;
-    out->steady = (struct bench_steady){out->jobs_per_second, out->held_mean};
+    out->steady = (struct bench_steady){out->jobs_per_second, out->held_mean, out->worker_utilisation};
     if (!is_steady(tally->parts))
         return;
     double jobs = (double)(to->done - from->done), seconds = (double)(to->at_ns - from->at_ns) / 1e9;
     out->steady.jobs_per_second = jobs / seconds;
     out->steady.held_mean = (to->held_seconds - from->held_seconds) / seconds;
+    out->steady.worker_utilisation = (to->handled_seconds - from->handled_seconds) / seconds / (double)out->workers;
 }
 
 /* ---- the series ---- */
@@ -230,8 +236,8 @@ void bench_collect_server(struct bench_result *out, const struct bench_tally *ta
 {
     size_t next = 0;
     unsigned last = 0;
-    out->server_sampled = sampled;
-    out->server_peak = sampled ? peak : out->peak_open * tally->n_parts;
+    out->server_sampled = sampled && n_seen >= LEAST_LOOKS;
+    out->server_peak = out->server_sampled ? peak : out->peak_open * tally->n_parts;
     for (size_t i = 0; i < out->series.n; i++) {
         struct bench_sample *sample = &out->series.samples[i];
         int64_t at_ns = sample_ns(tally->parts, sample);

@@ -20,8 +20,10 @@ struct work {
     hf_runtime *runtime;
     atomic_llong begin_ns; /* the first claim possible; 0: not yet */
     pthread_mutex_t lock;  /* of the part's histograms */
-    int64_t sample_ms, sampled_ns;
-    struct bench_moment opened; /* when the last connection so far was opened */
+    int64_t sample_ms;
+    struct bench_moment sampled; /* last */
+    struct bench_moment opened;  /* when the last connection so far was opened */
+    atomic_llong handled_ns;     /* in handlers */
 };
 
 /* ---- handlers ---- */
@@ -60,6 +62,7 @@ static hf_outcome handle(hf_delivery *delivery, void *ctx)
     unsigned run = bench_tally_begun(tally, seq, now_ns);
     if (job.handler_ns > 0)
         spend(delivery, now_ns + job.handler_ns);
+    atomic_fetch_add(&work->handled_ns, hf__monotonic_ns() - now_ns);
     if (hf_delivery_cancelled(delivery) != HF_NOT_CANCELLED)
         return HF_RETRY;
     if (run > job.fail)
@@ -87,6 +90,7 @@ static void on_settled(hf_delivery *delivery, hf_outcome outcome, hf_status stat
         int64_t due_ns = job.due_ns > 0 ? job.due_ns : atomic_load(&work->begin_ns);
         int64_t begun_ns = atomic_load(&work->drain->tally->jobs[seq].begun_ns);
         pthread_mutex_lock(&work->lock);
+        hf__histogram_record(&part->start, (begun_ns - due_ns) / 1000);
         hf__histogram_record(&part->latency, (now_ns - due_ns) / 1000);
         hf__histogram_record(&part->delivery, (now_ns - begun_ns) / 1000);
         pthread_mutex_unlock(&work->lock);
@@ -155,23 +159,40 @@ static void mark_steady(struct work *work, const struct bench_moment *now)
         part->steady_to = *now;
 }
 
-static void sample(struct work *work)
+static struct bench_moment moment_of(struct work *work)
+{
+    return (struct bench_moment){.at_ns = hf__monotonic_ns(),
+                                 .done = atomic_load(&work->drain->tally->done),
+                                 .handled_seconds = (double)atomic_load(&work->handled_ns) / 1e9};
+}
+
+static int64_t next_sample_ns(const struct work *work)
+{
+    return work->sampled.at_ns + work->sample_ms * 1000000;
+}
+
+/* Where it is full one is made of two. */
+static struct bench_sample *next_sample(struct work *work)
 {
     struct bench_part *part = work->drain->part;
-    int64_t now_ns = hf__monotonic_ns();
-    if (now_ns < work->sampled_ns + work->sample_ms * 1000000)
-        return;
-    work->sampled_ns = now_ns;
     if (part->n_samples == BENCH_PART_SAMPLES) {
         part->n_samples = bench_samples_halve(part->samples, part->n_samples);
         work->sample_ms *= 2;
     }
-    struct bench_sample *next = &part->samples[part->n_samples];
-    *next = (struct bench_sample){.seconds = (double)(now_ns - atomic_load(&work->begin_ns)) / 1e9};
-    struct bench_moment now = {.at_ns = now_ns, .done = atomic_load(&work->drain->tally->done)};
-    if (!bench_ledger_sample(work->runtime, next, &now))
+    return &part->samples[part->n_samples++];
+}
+
+static void sample(struct work *work)
+{
+    struct bench_moment now = moment_of(work);
+    unsigned held = 0;
+    if (now.at_ns < next_sample_ns(work) || !bench_ledger_sample(work->runtime, &held, &now))
         return;
-    part->n_samples++;
+    struct bench_sample *next = next_sample(work);
+    *next = (struct bench_sample){.seconds = (double)(now.at_ns - atomic_load(&work->begin_ns)) / 1e9, .held = held};
+    for (size_t i = 0; i < BENCH_SERIES_PURPOSES; i++)
+        next->in_use[i] = (now.seconds[i] - work->sampled.seconds[i]) * 1e9 / (double)(now.at_ns - work->sampled.at_ns);
+    work->sampled = now;
     mark_steady(work, &now);
 }
 
@@ -191,7 +212,7 @@ static bool wait_for_end(struct work *work)
                            {.fd = drain->watched_fd, .events = POLLIN},
                            {.fd = drain->part->wake_fd, .events = POLLIN}};
     for (;;) {
-        int ready = poll(fds, sizeof fds / sizeof *fds, hf__left_poll_ms(hf__at_ns(work->sampled_ns + work->sample_ms * 1000000)));
+        int ready = poll(fds, sizeof fds / sizeof *fds, hf__left_poll_ms(hf__at_ns(next_sample_ns(work))));
         if (ready < 0 && errno != EINTR)
             return false;
         if (ready > 0 && fds[0].revents)
@@ -218,11 +239,14 @@ static hf_status stop(struct work *work, bool all_done, hf_error *err)
 static hf_status work_off(struct work *work, hf_error *err)
 {
     struct bench_part before = {.n_purposes = 0};
+    unsigned held = 0;
     hf_status status = bench_ledger_read(work->runtime, &before, err);
     if (status != HF_OK)
         return status;
     if (work->drain->begun)
         work->drain->begun(work->drain->ctx);
+    work->sampled = moment_of(work);
+    (void)bench_ledger_sample(work->runtime, &held, &work->sampled);
     bool all_done = wait_for_end(work);
     if (all_done)
         status = bench_ledger_read(work->runtime, work->drain->part, err);
@@ -232,6 +256,7 @@ static hf_status work_off(struct work *work, hf_error *err)
     if (!all_done && status == HF_OK)
         status = bench_ledger_read(work->runtime, work->drain->part, err);
     bench_ledger_subtract(work->drain->part, &before);
+    work->drain->part->handled_seconds = (double)atomic_load(&work->handled_ns) / 1e9;
     if (status == HF_OK && !all_done)
         return hf__fail(err, HF_STOPPED, "the run was broken off");
     return status;

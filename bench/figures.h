@@ -16,13 +16,18 @@ struct bench_figure {
     bool unjudged;    /* shown, and no reason to call the plan wrong */
 };
 
-enum { BENCH_FIGURES = 6 };
+struct bench_figures {
+    struct bench_figure list[10];
+    size_t n;
+};
 
-void bench_figures_list(const struct bench_plan *plan, const struct bench_result *result, struct bench_figure out[BENCH_FIGURES]);
-/* How far off the prediction was, as a share of it; 0 where the difference means nothing, INFINITY where nothing was predicted. */
+/* Waits for a worker are among them where jobs arrive at a rate that can be done. */
+struct bench_figures bench_figures_of(const struct bench_plan *plan, const struct bench_result *result);
+/* How far off the prediction was, as a share of it; of a bound, how far beyond. INFINITY where nothing was predicted. */
 double bench_figure_error(const struct bench_figure *figure);
 /* The error that is allowed: 10 %, or 25 % where the handler does nothing and the database alone sets the pace. */
 double bench_figures_limit(const struct bench_result *result);
-bool bench_figures_within(const struct bench_figure figures[BENCH_FIGURES], double limit);
+bool bench_figure_within(const struct bench_figure *figure, double limit);
+bool bench_figures_within(const struct bench_figures *figures, double limit);
 
 #endif

@@ -6,7 +6,9 @@
 
 struct bench_point {
     size_t x; /* connections of the pool, or workers */
-    double jobs_per_second, wait_p99_ms;
+    double jobs_per_second;
+    double wait_p99_ms;  /* for a connection */
+    double start_p99_ms; /* from due to begun */
     size_t peak_in_use;
 };
 

@@ -29,8 +29,12 @@ bool bench_purpose_is_asked_for(const char *name)
 
 size_t bench_samples_halve(struct bench_sample *samples, size_t n)
 {
-    for (size_t i = 0; i < n / 2; i++)
-        samples[i] = samples[2 * i];
+    for (size_t i = 0; i < n / 2; i++) {
+        struct bench_sample one = samples[2 * i + 1];
+        for (size_t k = 0; k < KNOWN; k++)
+            one.in_use[k] = (samples[2 * i].in_use[k] + one.in_use[k]) / 2;
+        samples[i] = one;
+    }
     return n / 2;
 }
 
@@ -52,16 +56,15 @@ static double number(const hf_stats *stats, const char *name)
     return hf_stats_find(stats, name, &value) ? value : 0;
 }
 
-static void add_in_use(const char *purpose, double value, struct bench_sample *out)
+static void add_seconds(const char *purpose, double value, struct bench_moment *now)
 {
     for (size_t i = 0; i < KNOWN; i++)
         if (strcmp(purpose, known[i]) == 0)
-            out->in_use[i] = (unsigned)value;
-    if (bench_purpose_holds(purpose))
-        out->held += (unsigned)value;
+            now->seconds[i] = value;
+    now->held_seconds += bench_purpose_holds(purpose) ? value : 0;
 }
 
-bool bench_ledger_sample(hf_runtime *runtime, struct bench_sample *out, struct bench_moment *now)
+bool bench_ledger_sample(hf_runtime *runtime, unsigned *held, struct bench_moment *now)
 {
     char purpose[BENCH_PURPOSE_NAME];
     hf_stats *stats = NULL;
@@ -71,9 +74,9 @@ bool bench_ledger_sample(hf_runtime *runtime, struct bench_sample *out, struct b
     for (size_t i = 0; hf_stats_at(stats, i, &stat); i++) {
         const char *figure = split(stat.name, purpose);
         if (figure && strcmp(figure, "in_use") == 0)
-            add_in_use(purpose, stat.value, out);
-        else if (figure && strcmp(figure, "seconds") == 0 && bench_purpose_holds(purpose))
-            now->held_seconds += stat.value;
+            *held += bench_purpose_holds(purpose) ? (unsigned)stat.value : 0;
+        else if (figure && strcmp(figure, "seconds") == 0)
+            add_seconds(purpose, stat.value, now);
     }
     now->open = (size_t)number(stats, "pool.peak_open");
     hf_stats_free(stats);

@@ -4,8 +4,8 @@
 
 #include "bench/tally.h"
 
-/* Connections in use by purpose, and held, right now; *now: and so far. Its time and jobs are the caller's. False: out of memory. */
-bool bench_ledger_sample(hf_runtime *runtime, struct bench_sample *out, struct bench_moment *now);
+/* Connections held right now, and in *now what there was so far; its time and jobs are the caller's. False: out of memory. */
+bool bench_ledger_sample(hf_runtime *runtime, unsigned *held, struct bench_moment *now);
 /* The pool's figures and those of each purpose. */
 hf_status bench_ledger_read(hf_runtime *runtime, struct bench_part *out, hf_error *err);
 /* Takes what had been counted before out of what is counted. */
@@ -18,7 +18,7 @@ bool bench_purpose_is_asked_for(const char *name);
 
 /* The purposes of a sample, in its order. */
 size_t bench_ledger_purposes(const char *names[BENCH_SERIES_PURPOSES]);
-/* Keeps every second sample, returns how many. */
+/* Makes one sample of two, returns how many. */
 size_t bench_samples_halve(struct bench_sample *samples, size_t n);
 
 #endif

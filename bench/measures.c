@@ -73,9 +73,23 @@ static double pool_size(const struct bench_result *result)
     return (double)result->pool_size;
 }
 
-static double server_peak(const struct bench_result *result)
+static double open_peak(const struct bench_result *result)
 {
     return (double)result->server_peak;
+}
+
+static double server_peak(const struct bench_result *result)
+{
+    return result->server_sampled ? (double)result->server_peak : (double)NAN;
+}
+
+static bool any_sampled(const struct bench_comparison *comparison)
+{
+    bool any = false;
+    for (size_t i = 0; i < comparison->n; i++) {
+        any = any || comparison->of[i].result.server_sampled;
+    }
+    return any;
 }
 
 static double connection_ms(const struct bench_result *result)
@@ -265,8 +279,11 @@ struct bench_measure *bench_measures(const struct bench_comparison *comparison, 
     add_figure(&lines, "jobs per second per connection", "", jobs_per_connection, HIGHER);
     add_figure(&lines, "connections held per delivery", "", held_per_delivery, LOWER);
     add_count(&lines, "most connections in use", peak_in_use);
-    bool has_server = comparison->n > 0 && comparison->of[0].result.server_sampled;
-    add_count(&lines, has_server ? "most open, as the server saw" : "most open", server_peak);
+    if (any_sampled(comparison)) {
+        add_count(&lines, "most open, as the server saw", server_peak);
+    } else {
+        add_count(&lines, "most open", open_peak);
+    }
     add_count(&lines, "pool size", pool_size);
     add_figure(&lines, "connection time per job", "ms", connection_ms, LOWER);
     add_purposes(&lines);

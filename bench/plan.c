@@ -121,6 +121,11 @@ static bool are_enough(const struct bench_options *options, size_t workers, doub
     return bench_model_enough(&input, late);
 }
 
+bool bench_plan_keeps_up(const struct bench_options *options, size_t workers, const struct bench_speed *speed, size_t n_speed)
+{
+    return are_enough(options, workers, 1, speed, n_speed);
+}
+
 /* More workers never make it worse, so the least is found by halves, after doubling up to one that is enough. 0: none is. */
 static size_t least_enough(const struct bench_options *options, double late, const struct bench_speed *speed, size_t n_speed)
 {
@@ -238,16 +243,23 @@ static bool is_saturated(const struct bench_speed *speed, size_t n_speed)
     return n_speed > 1 && speed[n_speed - 1].jobs_per_second <= more * before;
 }
 
+static hf_status fail_rate(const struct bench_options *options, hf_error *err)
+{
+    double in_handlers = options->rate / 1000 * bench_distribution_mean(&options->handler); /* by Little's law */
+    bool batches = options->strategy != HF_LEASE && in_handlers < MOST_WORKERS;
+    return hf__fail(err, HF_INVALID,
+                    "%g jobs a second are more than %d workers can do in one process with this database: give more processes "
+                    "(--processes)%s, or fewer jobs",
+                    options->rate, MOST_WORKERS, batches ? ", larger batches (--batch)" : "");
+}
+
 static hf_status fill(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed, struct bench_plan *plan,
                       hf_error *err)
 {
     hf_cost cost = HF_COST_INIT;
     plan->workers = bench_plan_workers(options, speed, n_speed);
     if (plan->workers == 0)
-        return hf__fail(err, HF_INVALID,
-                        "%g jobs a second are more than %d workers can do in one process with this database: give more processes "
-                        "(--processes)%s, or fewer jobs",
-                        options->rate, MOST_WORKERS, options->strategy == HF_LEASE ? "" : ", larger batches (--batch)");
+        return fail_rate(options, err);
     hf_status status = cost_of(options, plan->workers, &cost, err);
     if (status != HF_OK)
         return status;

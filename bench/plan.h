@@ -45,6 +45,8 @@ char *bench_advice(const struct bench_options *options, const struct bench_plan 
 
 /* The workers of each process: as asked, or as many as the rate needs with this speed; 0: more than there can be. */
 size_t bench_plan_workers(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed);
+/* Whether this many workers of each process keep up with the rate. */
+bool bench_plan_keeps_up(const struct bench_options *options, size_t workers, const struct bench_speed *speed, size_t n_speed);
 /* Of one process with so many workers at once, and a table that is always full, whatever the rate. */
 struct bench_model bench_plan_full_table(const struct bench_options *options, size_t workers, const struct bench_speed *speed,
                                          size_t n_speed);

@@ -90,8 +90,9 @@ static json_t *jobs_json(const struct bench_result *result)
 
 static json_t *counts_json(const struct bench_result *result)
 {
-    return json_pack("{s:o, s:o, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I}", "latency_ms", times_json(&result->latency), "delivery_ms",
-                     times_json(&result->delivery), "round_trips_per_job", result->round_trips_per_job, "commits_per_job",
+    return json_pack("{s:o, s:o, s:o, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I}", "start_ms", times_json(&result->start), "latency_ms",
+                     times_json(&result->latency), "delivery_ms", times_json(&result->delivery), "worker_utilisation",
+                     result->worker_utilisation, "round_trips_per_job", result->round_trips_per_job, "commits_per_job",
                      result->commits_per_job, "done", (json_int_t)result->done, "failed", (json_int_t)result->failed, "left",
                      (json_int_t)result->left, "lost", (json_int_t)result->lost, "duplicates", (json_int_t)result->duplicates, "errors",
                      (json_int_t)result->errors);

@@ -30,7 +30,7 @@ struct bench_raw {
 
 /* Of the steady part (struct bench_part); of the whole run where that was over too soon. */
 struct bench_steady {
-    double jobs_per_second, held_mean; /* as in bench_result */
+    double jobs_per_second, held_mean, worker_utilisation; /* as in bench_result */
 };
 
 struct bench_result {
@@ -46,11 +46,12 @@ struct bench_result {
     /* connections */
     size_t pool_size, peak_open, peak_in_use; /* of one process; the largest of them */
     size_t server_peak;                       /* of all processes, as the server saw them */
-    bool server_sampled; /* false on SQLite, which has no server: there server_peak is the open handles of the ledger */
+    bool server_sampled; /* else server_peak is the ledger's: SQLite has no server, and a run may be over before one was asked often */
     double held_per_delivery, seconds_per_job;
     struct bench_steady steady;
     double held_mean; /* connections held by deliveries in work, over the time of the run, one process */
     size_t held_p99;
+    double worker_utilisation; /* share of the workers' time in handlers */
     struct bench_purpose purposes[16];
     size_t n_purposes;
     double round_trips_per_job, commits_per_job;
@@ -59,6 +60,7 @@ struct bench_result {
     size_t model_pool_size, model_peak_in_use;
     double model_held_per_delivery;
     bool model_holds;              /* no more were ever held than it allows, and held_per_delivery agrees within 5 % */
+    struct hf__histogram start;    /* due to handler begun */
     struct hf__histogram latency;  /* due (or, in a filled table, the start of the run) to settled */
     struct hf__histogram delivery; /* handler begun to settled */
     struct bench_raw raw;

@@ -121,6 +121,7 @@ void bench_result_print(const struct bench_result *result)
     print_jobs(result);
     print_counts(result);
     puts("Times in ms");
+    print_times("due to begun", &result->start);
     print_times("due to settled", &result->latency);
     print_times("begun to settled", &result->delivery);
     print_connections(result);

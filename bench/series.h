@@ -7,13 +7,13 @@
 enum { BENCH_SERIES_PURPOSES = 16 };
 
 struct bench_sample {
-    double seconds;                         /* since the run began */
-    unsigned in_use[BENCH_SERIES_PURPOSES]; /* in the order of names */
-    unsigned held;                          /* by deliveries in work */
-    unsigned server;                        /* as the server saw them; 0: not sampled */
+    double seconds;                       /* since the run began */
+    double in_use[BENCH_SERIES_PURPOSES]; /* in the order of names; the mean since the sample before */
+    unsigned held;                        /* by deliveries in work, at this moment */
+    unsigned server;                      /* as the server saw them; 0: not sampled */
 };
 
-/* Grows to a bound, then keeps every second sample and doubles the interval: any length of run fits. */
+/* Grows to a bound, then makes one sample of two and doubles the interval: any length of run fits. */
 struct bench_series {
     const char *names[BENCH_SERIES_PURPOSES]; /* as the ledger names them; static strings or owned by the caller */
     size_t n_names;

@@ -236,7 +236,7 @@ static void put_spread(const struct bench_options *options, struct size *sizes, 
         struct bench_options these = pausing(options, sizes[i].workers);
         struct bench_model by_law = bench_plan_full_table(&these, sizes[i].workers, speed, n);
         double tail = (double)by_law.in_handler_p99 - by_law.in_handler_mean;
-        sizes[i].spread = tail >= 1 ? sizes[i].middle.tail / tail : 1;
+        sizes[i].spread = tail >= 1 ? fmax(sizes[i].middle.tail / tail, 1) : 1;
     }
     for (size_t i = 0; i < n; i++) /* the law is not to know it yet */
         speed[i].spread = sizes[i].spread;

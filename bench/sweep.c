@@ -78,6 +78,7 @@ static hf_status run_point(const struct bench_options *options, struct bench_poi
     if (status == HF_OK) {
         point->jobs_per_second = result.steady.jobs_per_second;
         point->wait_p99_ms = result.connection_wait_p99_ms;
+        point->start_p99_ms = (double)hf__histogram_quantile(&result.start, 0.99) / 1000;
         point->peak_in_use = result.peak_in_use;
         *right = *right && bench_result_right(&result);
     }
@@ -112,12 +113,16 @@ static const char *mark_of(const struct sweep *sweep, size_t i)
 static void print_sweep(const struct bench_options *options, const struct sweep *sweep)
 {
     double best = sweep->points[sweep->at.best].jobs_per_second;
-    printf("%s\n%8s %12s %8s %14s %12s\n", hf_strategy_name(options->strategy), axis_of(options), "jobs/s", "of best", "p99 wait, ms",
-           "peak in use");
+    printf("%s\n%8s %12s %8s %14s", hf_strategy_name(options->strategy), axis_of(options), "jobs/s", "of best", "p99 wait, ms");
+    if (options->rate > 0) /* rows of a filled table begin when their turn comes: that says how long it was */
+        printf(" %22s", "p99 due to begun, ms");
+    printf(" %12s\n", "peak in use");
     for (size_t i = 0; i < sweep->done; i++) {
         const struct bench_point *point = &sweep->points[i];
-        printf("%8zu %12.1f %7.0f%% %14.2f %12zu%s\n", point->x, point->jobs_per_second, 100 * point->jobs_per_second / best,
-               point->wait_p99_ms, point->peak_in_use, mark_of(sweep, i));
+        printf("%8zu %12.1f %7.0f%% %14.2f", point->x, point->jobs_per_second, 100 * point->jobs_per_second / best, point->wait_p99_ms);
+        if (options->rate > 0)
+            printf(" %22.2f", point->start_p99_ms);
+        printf(" %12zu%s\n", point->peak_in_use, mark_of(sweep, i));
     }
     print_found(options, sweep);
 }
@@ -132,9 +137,9 @@ static json_t *sweep_json(const struct bench_options *options, const struct swee
     json_t *points = json_array();
     for (size_t i = 0; i < sweep->done; i++) {
         const struct bench_point *point = &sweep->points[i];
-        if (json_array_append_new(points, json_pack("{s:I, s:f, s:f, s:I}", axis_of(options), (json_int_t)point->x, "jobs_per_second",
-                                                    point->jobs_per_second, "wait_p99_ms", point->wait_p99_ms, "peak_in_use",
-                                                    (json_int_t)point->peak_in_use)) != 0)
+        if (json_array_append_new(points, json_pack("{s:I, s:f, s:f, s:f, s:I}", axis_of(options), (json_int_t)point->x, "jobs_per_second",
+                                                    point->jobs_per_second, "wait_p99_ms", point->wait_p99_ms, "start_p99_ms",
+                                                    point->start_p99_ms, "peak_in_use", (json_int_t)point->peak_in_use)) != 0)
             break; /* out of memory: then the next does not work either */
     }
     return json_pack("{s:s, s:b, s:o, s:o, s:o, s:o}", "strategy", hf_strategy_name(options->strategy), "complete", complete(sweep),

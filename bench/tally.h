@@ -25,10 +25,12 @@ struct bench_part_purpose {
 
 /* How things stood at a moment of a run. */
 struct bench_moment {
-    int64_t at_ns;       /* 0: that has not come */
-    size_t done;         /* by all processes */
-    size_t open;         /* the most connections at once so far */
-    double held_seconds; /* that connections had been held by deliveries in work */
+    int64_t at_ns;                         /* 0: that has not come */
+    size_t done;                           /* by all processes */
+    size_t open;                           /* the most connections at once so far */
+    double held_seconds;                   /* that connections had been held by deliveries in work */
+    double seconds[BENCH_SERIES_PURPOSES]; /* that they had been out, by purpose */
+    double handled_seconds;                /* that this process had spent in handlers */
 };
 
 /* What one process found. Written by it alone, read when it is done. */
@@ -38,14 +40,14 @@ struct bench_part {
     hf_error err;
     int64_t begin_ns; /* the first claim possible */
     size_t pool_size, peak_open, peak_in_use;
-    double in_work_seconds, round_trips, commits, model_exceeded;
+    double handled_seconds, in_work_seconds, round_trips, commits, model_exceeded;
     hf_cost cost;
     /* The steady part: from when all connections were open and had done their first jobs, which are slow, until the workers run out of
      * jobs. */
     struct bench_moment steady_from, steady_to;
     struct bench_part_purpose purposes[BENCH_PURPOSES];
     size_t n_purposes;
-    struct hf__histogram latency, delivery;
+    struct hf__histogram start, latency, delivery;
     struct bench_sample samples[BENCH_PART_SAMPLES];
     size_t n_samples;
 };

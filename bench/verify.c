@@ -9,19 +9,24 @@
 #include "bench/run.h"
 #include "runtime/command_common.h"
 
-static void print_figures(const struct bench_figure figures[BENCH_FIGURES], double limit)
+static void print_figure(const struct bench_figure *figure, double limit)
 {
-    printf("\n%-40s %12s %12s %8s\n", "", "predicted", "measured", "error");
-    for (size_t i = 0; i < BENCH_FIGURES; i++) {
-        double error = bench_figure_error(&figures[i]);
-        printf("%-40s %12.2f %12.2f ", figures[i].name, figures[i].predicted, figures[i].measured);
-        if (figures[i].meaningless || figures[i].unjudged)
-            printf("%8s\n", "-");
-        else if (figures[i].bound && error <= 0)
-            printf("%8s\n", "within");
-        else
-            printf("%7.1f%%%s\n", 100 * error, error <= limit ? "" : "  too far off");
-    }
+    double error = bench_figure_error(figure);
+    printf("%-42s %12.2f %12.2f ", figure->name, figure->predicted, figure->measured);
+    if (figure->bound && error <= 0)
+        printf("%8s", "within");
+    else if (figure->meaningless || !isfinite(error))
+        printf("%8s", "-");
+    else
+        printf("%7.1f%%", 100 * error);
+    puts(figure->unjudged ? "  not judged" : !bench_figure_within(figure, limit) ? "  too far off" : "");
+}
+
+static void print_figures(const struct bench_figures *figures, double limit)
+{
+    printf("\n%-42s %12s %12s %8s\n", "", "predicted", "measured", "error");
+    for (size_t i = 0; i < figures->n; i++)
+        print_figure(&figures->list[i], limit);
 }
 
 static json_t *figure_json(const struct bench_figure *figure, double limit)
@@ -29,15 +34,15 @@ static json_t *figure_json(const struct bench_figure *figure, double limit)
     double error = bench_figure_error(figure);
     return json_pack("{s:f, s:f, s:o, s:o}", "predicted", figure->predicted, "measured", figure->measured, "error",
                      figure->meaningless || !isfinite(error) ? json_null() : json_real(error), "within",
-                     figure->unjudged ? json_null() : json_boolean(error <= limit));
+                     figure->unjudged ? json_null() : json_boolean(bench_figure_within(figure, limit)));
 }
 
-static int print_json(const struct bench_plan *plan, const struct bench_result *result, const struct bench_figure figures[BENCH_FIGURES],
-                      double limit, bool holds)
+static int print_json(const struct bench_plan *plan, const struct bench_result *result, const struct bench_figures *figures, double limit,
+                      bool holds)
 {
     json_t *list = json_object();
-    for (size_t i = 0; i < BENCH_FIGURES; i++)
-        if (json_object_set_new(list, figures[i].key, figure_json(&figures[i], limit)) != 0)
+    for (size_t i = 0; i < figures->n; i++)
+        if (json_object_set_new(list, figures->list[i].key, figure_json(&figures->list[i], limit)) != 0)
             break; /* out of memory: then the next does not work either */
     return hf__command_print_json(json_pack("{s:o, s:o, s:o, s:f, s:b}", "plan", bench_plan_json(plan), "run", bench_result_json(result),
                                             "figures", list, "limit", limit, "holds", holds));
@@ -46,15 +51,14 @@ static int print_json(const struct bench_plan *plan, const struct bench_result *
 /* Of a run that was broken off, too: `err` says so then. Returns the exit status. */
 static int judge(const struct bench_options *options, const struct bench_plan *plan, const struct bench_result *result, const hf_error *err)
 {
-    struct bench_figure figures[BENCH_FIGURES];
+    struct bench_figures figures = bench_figures_of(plan, result);
     double limit = bench_figures_limit(result);
-    bench_figures_list(plan, result, figures);
-    bool holds = err->status == HF_OK && bench_figures_within(figures, limit);
+    bool holds = err->status == HF_OK && bench_figures_within(&figures, limit);
     int exit_status = HF__EXIT_DONE;
     if (options->json)
-        exit_status = print_json(plan, result, figures, limit, holds);
+        exit_status = print_json(plan, result, &figures, limit, holds);
     else
-        print_figures(figures, limit);
+        print_figures(&figures, limit);
     fflush(stdout); /* the words below come last, also where both go to one file */
     if (err->status != HF_OK)
         return hf__command_fail(err);

@@ -8,13 +8,16 @@
 #include "bench/bench_table.h"
 #include "bench/collect.h"
 #include "bench/compare.h"
+#include "bench/ledger_read.h"
 #include "bench/offered.h"
 #include "bench/run.h"
 #include "tests/bench_tables.h"
 
+enum { WORKERS = 4 };
+
 static struct bench_options options_of(const char *url, hf_strategy strategy, const char *handler)
 {
-    struct bench_options options = {.url = url, .has_strategy = true, .strategy = strategy, .workers = 4, .jobs = 200, .batch = 1};
+    struct bench_options options = {.url = url, .has_strategy = true, .strategy = strategy, .workers = WORKERS, .jobs = 200, .batch = 1};
     char *why = NULL;
     options.processes = 1;
     options.lease_seconds = 30;
@@ -44,6 +47,16 @@ static bool holds(const struct bench_result *result)
     return result->strategy != HF_LEASE && strcmp(result->database, "SQLite") != 0;
 }
 
+/* Connection seconds: samples are means since the one before. */
+static double area_of(const struct bench_series *series)
+{
+    double area = 0, before = 0;
+    for (size_t i = 0; i < series->n; before = series->samples[i++].seconds)
+        for (size_t k = 0; k < series->n_names; k++)
+            area += series->samples[i].in_use[k] * (series->samples[i].seconds - before);
+    return area;
+}
+
 static void check_connections(const struct bench_result *result)
 {
     if (!result->model_holds)
@@ -55,6 +68,7 @@ static void check_connections(const struct bench_result *result)
     CU_ASSERT(holds(result) ? result->held_mean > 0.95 * least && result->held_mean <= 4.01 : result->held_mean < 0.001);
     CU_ASSERT(holds(result) ? result->held_p99 > 0 && result->held_p99 <= 4 : result->held_p99 == 0);
     CU_ASSERT(result->series.n > 10);
+    CU_ASSERT_DOUBLE_EQUAL(result->steady.worker_utilisation, 0.020 * result->steady.jobs_per_second / WORKERS, 0.1);
     CU_ASSERT(result->round_trips_per_job > 0);
     double all_seconds = 0, row_lock_seconds = 0;
     for (size_t i = 0; i < result->n_purposes; i++) {
@@ -62,6 +76,7 @@ static void check_connections(const struct bench_result *result)
         row_lock_seconds += strcmp(result->purposes[i].name, "row_lock") == 0 ? result->purposes[i].seconds : 0;
     }
     CU_ASSERT_DOUBLE_EQUAL(result->seconds_per_job, all_seconds / (double)result->done, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(area_of(&result->series), all_seconds, 0.2 * all_seconds);
     if (result->strategy == HF_ROW_LOCK) { /* one transaction for each delivery, open for as long as its handler runs */
         CU_ASSERT(row_lock_seconds >= 0.020 * (double)result->done);
         CU_ASSERT(result->commits_per_job >= 1 && result->commits_per_job < 1.2);
@@ -320,26 +335,58 @@ static void check_steady(struct bench_moment from, struct bench_moment to, struc
         tally->parts[0].samples[i] = (struct bench_sample){.seconds = 0.5 + (double)i, .held = held[i]};
     tally->parts[0].n_purposes = 1;
     tally->parts[0].purposes[0] = (struct bench_part_purpose){.name = "row_lock", .seconds = 1};
+    tally->parts[0].handled_seconds = 2;
     atomic_store(&tally->last_ns, INT64_C(5000000000));
     bench_collect(&options, tally, 8, &result);
     CU_ASSERT_DOUBLE_EQUAL(result.steady.jobs_per_second, expected.jobs_per_second, 1e-9);
     CU_ASSERT_DOUBLE_EQUAL(result.steady.held_mean, expected.held_mean, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(result.steady.worker_utilisation, expected.worker_utilisation, 1e-9);
     CU_ASSERT_EQUAL(result.held_p99, held_p99);
     bench_tally_free(tally);
     bench_result_free(&result);
     bench_distribution_free(&options.handler);
 }
 
+/* A run that is over before the server was asked four times has only the ledger's word. */
+static void asked_seldom(void)
+{
+    struct bench_options options = options_of("sqlite:none", HF_LEASE, "0");
+    static const struct bench_seen seen[4] = {{.at_ns = 1, .sessions = 2}, {.at_ns = 2, .sessions = 3}};
+    struct bench_tally *tally = eight_done(2);
+    for (size_t n = 0; n <= 4; n++) {
+        struct bench_result result = {.left = 0};
+        tally->parts[0].peak_open = 5;
+        bench_collect(&options, tally, 8, &result);
+        bench_collect_server(&result, tally, true, 3, seen, n);
+        CU_ASSERT_EQUAL(result.server_sampled, n == 4);
+        CU_ASSERT_EQUAL(result.server_peak, n == 4 ? 3 : 10);
+        bench_result_free(&result);
+    }
+    bench_tally_free(tally);
+    bench_distribution_free(&options.handler);
+}
+
+static void half_the_samples(void)
+{
+    struct bench_sample samples[4] = {{.seconds = 1, .in_use = {1, 5}},
+                                      {.seconds = 2, .in_use = {2, 6}, .held = 3},
+                                      {.seconds = 3, .in_use = {0, 1}},
+                                      {.seconds = 4, .in_use = {1, 1}, .held = 1}};
+    CU_ASSERT_EQUAL(bench_samples_halve(samples, 4), 2);
+    CU_ASSERT(samples[0].seconds == 2 && samples[0].in_use[0] == 1.5 && samples[0].in_use[1] == 5.5 && samples[0].held == 3);
+    CU_ASSERT(samples[1].seconds == 4 && samples[1].in_use[0] == 0.5 && samples[1].in_use[1] == 1 && samples[1].held == 1);
+}
+
 /* What is measured between the first jobs and the last ones; of a run that was over too soon, the whole. */
 static void steady(void)
 {
-    struct bench_moment none = {.at_ns = 0}, from = {.at_ns = INT64_C(2000000000), .done = 2, .held_seconds = 0.2};
-    struct bench_moment to = {.at_ns = INT64_C(4000000000), .done = 7, .held_seconds = 0.8};
-    struct bench_steady whole = {8 / 4.0, 1 / 4.0};
+    struct bench_moment none = {.at_ns = 0}, from = {.at_ns = INT64_C(2000000000), .done = 2, .held_seconds = 0.2, .handled_seconds = 0.4};
+    struct bench_moment to = {.at_ns = INT64_C(4000000000), .done = 7, .held_seconds = 0.8, .handled_seconds = 1.6};
+    struct bench_steady whole = {8 / 4.0, 1 / 4.0, 2 / 4.0 / WORKERS};
     check_steady(none, none, whole, 7);
     check_steady(from, none, whole, 7);
     check_steady(from, from, whole, 7);
-    check_steady(from, to, (struct bench_steady){5 / 2.0, 0.6 / 2}, 4);
+    check_steady(from, to, (struct bench_steady){5 / 2.0, 0.6 / 2, 1.2 / 2 / WORKERS}, 4);
     struct bench_options options = options_of(hf_test_postgres_url(), HF_ROW_LOCK, "10");
     struct bench_result result = run(&options);
     CU_ASSERT(result.steady.jobs_per_second > 0 && result.steady.held_mean > 0);
@@ -402,6 +449,8 @@ int main(int argc, char **argv)
                            {"accounting", accounting},
                            {"the ledgers of two processes", ledgers},
                            {"the steady part", steady},
+                           {"asked seldom", asked_seldom},
+                           {"half the samples", half_the_samples},
                            {"rounds", rounds},
                            {"beside the hand-written loop", beside_the_loop},
                            CU_TEST_INFO_NULL};
