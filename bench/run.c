@@ -296,11 +296,12 @@ static hf_status rounds_or_interrupt(const struct bench_options *options, const 
     if (status != HF_OK)
         return status;
     status = rounds(options, workload, out, err);
+    size_t jobs = out->jobs > 0 ? out->jobs : workload->n; /* those that had come */
     if (status == HF_STOPPED && bench_interrupt_came())
         hf__fail(err, HF_STOPPED,
                  out->done < workload->n ? "interrupted when %zu of %zu jobs were done"
                                          : "interrupted in the hand-written loop, with %zu of %zu of ours done",
-                 out->done, workload->n);
+                 out->done, jobs);
     bench_interrupt_end();
     return status;
 }

@@ -51,9 +51,11 @@ static bool holds(const struct bench_result *result)
 static double area_of(const struct bench_series *series)
 {
     double area = 0, before = 0;
-    for (size_t i = 0; i < series->n; before = series->samples[i++].seconds)
+    for (size_t i = 0; i < series->n; i++) {
         for (size_t k = 0; k < series->n_names; k++)
             area += series->samples[i].in_use[k] * (series->samples[i].seconds - before);
+        before = series->samples[i].seconds;
+    }
     return area;
 }
 
