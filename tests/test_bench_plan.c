@@ -239,6 +239,11 @@ static void advised(void)
     CU_ASSERT_EQUAL(bench_advised(&options), HF_ROW_LOCK);
     options.workers = 12;
     CU_ASSERT_EQUAL(bench_advised(&options), HF_LEASE);
+    options.rate = 200; /* eleven keep up, if busy; they are affordable, and those with whom hardly a job waits would not be */
+    options.workers = 11;
+    CU_ASSERT_EQUAL(bench_advised(&options), HF_ROW_LOCK);
+    options.workers = 10;
+    CU_ASSERT_EQUAL(bench_advised(&options), HF_LEASE);
     options.workers = 8;
     options.rate = 0;
     options.max_connections = 0;
@@ -286,6 +291,7 @@ static void transactional_advice(void)
         if (sqlite) {
             says(plan.advice, "lease fits this workload: SQLite has no row locks");
             says(plan.advice, "SQLite sets no limit");
+            says(plan.advice, "On SQLite the answer does not change");
             says_not(plan.advice, "row_lock");
         }
         bench_plan_free(&plan);
