@@ -23,9 +23,12 @@ static bool find_table(void *ctx)
     return watched->table != NULL;
 }
 
+/* Or over already, with its table gone, on a machine that let us stand for seconds. */
 static bool is_under_way(void *ctx)
 {
     struct watched *watched = ctx;
+    if (!find_table(ctx))
+        return true;
     int64_t rows = hf_test_query_int(hf_test_url(watched->database), hf_test_format("SELECT count(*) FROM %s", watched->table));
     watched->most = rows > watched->most ? rows : watched->most;
     return watched->most == JOBS && rows < JOBS * 9 / 10;
@@ -67,10 +70,8 @@ static void check_result(struct hf_test_child *child, int code, bool lease)
     json_decref(object);
 }
 
-static void killed_under(enum hf__database database, const char *strategy)
+static struct watched begun(enum hf__database database, const char *strategy)
 {
-    bool lease = strcmp(strategy, "lease") == 0;
-    const char *server = database == HF__POSTGRES ? "postgres" : "mariadb";
     struct watched watched = {.database = database};
     watched.child = hf_test_start((const char *const[]){hf_test_program("holdfast-bench"), "run", "--db", hf_test_url(database),
                                                         "--strategy", strategy, "--workers", "4", "--jobs", "600", "--handler-ms",
@@ -78,6 +79,28 @@ static void killed_under(enum hf__database database, const char *strategy)
                                   NULL);
     CU_ASSERT_TRUE_FATAL(hf_test_wait_until(find_table, &watched, LIMIT_MS));
     CU_ASSERT_TRUE_FATAL(hf_test_wait_until(is_under_way, &watched, LIMIT_MS));
+    return watched;
+}
+
+/* A run that was over before it was seen in its midst says nothing: then another one. */
+static struct watched under_way(enum hf__database database, const char *strategy)
+{
+    enum { MOST_RUNS = 5 };
+    struct watched watched = begun(database, strategy);
+    for (int i = 1; i < MOST_RUNS && !watched.table; i++) {
+        CU_ASSERT_EQUAL(hf_test_wait(watched.child, LIMIT_MS), 0);
+        hf_test_free(watched.child);
+        watched = begun(database, strategy);
+    }
+    CU_ASSERT_PTR_NOT_NULL_FATAL(watched.table);
+    return watched;
+}
+
+static void killed_under(enum hf__database database, const char *strategy)
+{
+    bool lease = strcmp(strategy, "lease") == 0;
+    const char *server = database == HF__POSTGRES ? "postgres" : "mariadb";
+    struct watched watched = under_way(database, strategy);
     if (lease)
         take_leases_away(&watched);
     hf_test_server("kill", server);
