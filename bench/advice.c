@@ -17,8 +17,8 @@ static double p99_of(const struct bench_options *options)
 }
 
 /* Connections that a strategy which holds one for each delivery would want of the server: a quarter of it is taken as affordable. The
- * advice comes before the speed is known, so whether the workers that were asked for keep up with a rate, and else how many would, is
- * found with the assumed one. */
+ * advice comes before the speed is measured, so whether the workers that were asked for keep up with a rate, and else how many would, is
+ * found with the one that is given or assumed. */
 static bool few_are_held(const struct bench_options *options)
 {
     double processes = (double)(options->processes ? options->processes : 1);
@@ -28,7 +28,8 @@ static bool few_are_held(const struct bench_options *options)
     struct bench_options these = *options;
     these.strategy = HF_ROW_LOCK;
     struct bench_speed assumed[2];
-    bench_speed_given(&these, BENCH_ASSUMED_MS, BENCH_ASSUMED_MS, assumed);
+    bool given = options->claim_ms >= 0;
+    bench_speed_given(&these, given ? options->claim_ms : BENCH_ASSUMED_MS, given ? options->settle_ms : BENCH_ASSUMED_MS, assumed);
     if (options->rate > 0 && options->workers > 0 && !bench_plan_keeps_up(&these, options->workers, assumed, 2))
         these.workers = 0;
     size_t workers = bench_plan_workers(&these, assumed, 2);
@@ -78,7 +79,7 @@ static void say_overload(FILE *out, const struct bench_plan *plan)
 {
     number(out, "Jobs arrive faster than they can be done: each process does ", plan->model.jobs_per_second, " a second at most. ");
     if (plan->workers_enough > 0)
-        fprintf(out, "With %zu workers at once it would keep up.\n", plan->workers_enough);
+        fprintf(out, "%zu workers at once would be enough.\n", plan->workers_enough);
     else if (plan->saturated)
         fputs("More workers would not keep up either, because the database sets the pace.\n", out);
     else

@@ -97,6 +97,13 @@ static void add_part(struct bench_result *out, const struct bench_part *part, st
     sums->held_peak = larger(sums->held_peak, held_peak);
 }
 
+/* Workers of a process that fit its pool. */
+static double at_once(const struct bench_tally *tally)
+{
+    size_t workers = tally->parts[0].cost.workers;
+    return workers > 0 ? (double)workers : 1;
+}
+
 static void count_connections(const struct bench_tally *tally, struct bench_result *out, struct sums *sums)
 {
     for (size_t i = 0; i < tally->n_parts; i++)
@@ -108,7 +115,7 @@ static void count_connections(const struct bench_tally *tally, struct bench_resu
     out->commits_per_job = sums->commits / jobs;
     double seconds = out->seconds * (double)tally->n_parts;
     out->held_mean = seconds > 0 ? sums->held_seconds / seconds : 0;
-    out->worker_utilisation = seconds > 0 ? sums->handled_seconds / seconds / (double)out->workers : 0;
+    out->worker_utilisation = seconds > 0 ? sums->handled_seconds / seconds / at_once(tally) : 0;
 }
 
 static int64_t sample_ns(const struct bench_part *part, const struct bench_sample *sample)
@@ -138,7 +145,7 @@ static void measure_steady(const struct bench_tally *tally, struct bench_result 
     double jobs = (double)(to->done - from->done), seconds = (double)(to->at_ns - from->at_ns) / 1e9;
     out->steady.jobs_per_second = jobs / seconds;
     out->steady.held_mean = (to->held_seconds - from->held_seconds) / seconds;
-    out->steady.worker_utilisation = (to->handled_seconds - from->handled_seconds) / seconds / (double)out->workers;
+    out->steady.worker_utilisation = (to->handled_seconds - from->handled_seconds) / seconds / at_once(tally);
 }
 
 /* ---- the series ---- */

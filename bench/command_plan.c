@@ -45,7 +45,8 @@ static hf_status measured_speed(const struct bench_options *options, struct benc
     hf_status status = bench_plan_sizes(options, workers_wanted(options), &sizes, err);
     if (status != HF_OK)
         return status;
-    return bench_speed_measure(options, sizes.workers_at_once < MOST_MEASURED ? sizes.workers_at_once : MOST_MEASURED, out, n, err);
+    size_t workers = bench_workers_measured(options, &sizes);
+    return bench_speed_measure(options, workers < MOST_MEASURED ? workers : MOST_MEASURED, out, n, err);
 }
 
 static hf_status speed_of(const struct bench_options *options, struct bench_speed **out, size_t *n, hf_error *err)

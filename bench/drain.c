@@ -71,8 +71,25 @@ static hf_outcome handle(hf_delivery *delivery, void *ctx)
     return HF_RETRY;
 }
 
+static void note_call(const struct work *work, const hf_delivery *delivery, int64_t now_ns)
+{
+    struct bench_job job;
+    size_t seq;
+    if (job_of(work, delivery, &seq, &job))
+        atomic_store(&work->drain->tally->jobs[seq].called_ns, now_ns);
+}
+
+static hf_outcome handle_one(hf_delivery *delivery, void *ctx)
+{
+    note_call(ctx, delivery, hf__monotonic_ns());
+    return handle(delivery, ctx);
+}
+
 static void handle_batch(hf_delivery *const *deliveries, size_t n, void *ctx)
 {
+    int64_t now_ns = hf__monotonic_ns();
+    for (size_t i = 0; i < n; i++)
+        note_call(ctx, deliveries[i], now_ns);
     for (size_t i = 0; i < n; i++)
         (void)hf_delivery_set_outcome(deliveries[i], handle(deliveries[i], ctx));
 }
@@ -88,9 +105,10 @@ static void on_settled(hf_delivery *delivery, hf_outcome outcome, hf_status stat
     int64_t now_ns = hf__monotonic_ns();
     if (status == HF_OK && outcome == HF_ACK) {
         int64_t due_ns = job.due_ns > 0 ? job.due_ns : atomic_load(&work->begin_ns);
-        int64_t begun_ns = atomic_load(&work->drain->tally->jobs[seq].begun_ns);
+        int64_t begun_ns = atomic_load(&work->drain->tally->jobs[seq].begun_ns),
+                called_ns = atomic_load(&work->drain->tally->jobs[seq].called_ns);
         pthread_mutex_lock(&work->lock);
-        hf__histogram_record(&part->start, (begun_ns - due_ns) / 1000);
+        hf__histogram_record(&part->start, (called_ns - due_ns) / 1000);
         hf__histogram_record(&part->latency, (now_ns - due_ns) / 1000);
         hf__histogram_record(&part->delivery, (now_ns - begun_ns) / 1000);
         pthread_mutex_unlock(&work->lock);
@@ -124,7 +142,7 @@ static hf_status subscribe(struct work *work, hf_error *err)
     if (status != HF_OK)
         return status;
     return options->batch > 1 ? hf_subscribe_batch(work->runtime, work->drain->table, &subscription, handle_batch, work, NULL, err)
-                              : hf_subscribe(work->runtime, work->drain->table, &subscription, handle, work, NULL, err);
+                              : hf_subscribe(work->runtime, work->drain->table, &subscription, handle_one, work, NULL, err);
 }
 
 static hf_status open_runtime(struct work *work, hf_error *err)
@@ -186,8 +204,12 @@ static void sample(struct work *work)
 {
     struct bench_moment now = moment_of(work);
     unsigned held = 0;
-    if (now.at_ns < next_sample_ns(work) || !bench_ledger_sample(work->runtime, &held, &now))
+    if (now.at_ns < next_sample_ns(work))
         return;
+    if (!bench_ledger_sample(work->runtime, &held, &now)) {
+        work->sampled.at_ns = now.at_ns; /* out of memory: perhaps not the next time */
+        return;
+    }
     struct bench_sample *next = next_sample(work);
     *next = (struct bench_sample){.seconds = (double)(now.at_ns - atomic_load(&work->begin_ns)) / 1e9, .held = held};
     for (size_t i = 0; i < BENCH_SERIES_PURPOSES; i++)

@@ -155,9 +155,10 @@ static bool write_table(FILE *out, const struct bench_comparison *comparison)
 static bool write_charts(FILE *out, const struct bench_comparison *comparison)
 {
     char text[BENCH_NUMBER_TEXT];
-    fputs("<h2>Connections in use over time</h2>\n<p class=\"soft\">What the ledger says each connection was out for, on the same scales. "
-          "Each step is a mean: over about a hundredth of the longest run, but over ten milliseconds at least.</p>\n<div class=\"panels\">\n",
-          out);
+    fputs(
+        "<h2>Connections in use over time</h2>\n<p class=\"soft\">What the ledger says each connection was out for, on the same scales. "
+        "Each step is a mean: over about a hundredth of the longest run, but over ten milliseconds at least.</p>\n<div class=\"panels\">\n",
+        out);
     bool done = bench_html_timelines(out, comparison);
     fputs("</div>\n<h2>What a pool buys, and what handlers hold</h2>\n<p class=\"soft\">Throughput: the same work on pools of other sizes, "
           "without the first and the last moments of each run. "

@@ -188,12 +188,12 @@ static double late_share(const struct open *open)
 
 /* The mean wait of M/M/N, for service times of any law by Lee and Longton's factor (1 + scv) / 2 (Queueing processes associated with
  * airline passenger check-in, Oper. Res. Quart. 10, 1959; exact for one worker: Pollaczek and Khinchine). The time in the database counts
- * as exponential. The wait of those who wait has an exponential tail, as in M/M/N. */
+ * as that of two exponential stages, a claim and a settle. The wait of those who wait has an exponential tail, as in M/M/N. */
 static void put_wait(const struct open *open, struct bench_model *model)
 {
     double apart = open->service_ms - open->handler_ms, handler = open->handler_ms, late = late_share(open);
     double square = open->service_ms * open->service_ms;
-    double scv = square > 0 ? (handler * handler * open->input->handler_scv + apart * apart) / square : 0;
+    double scv = square > 0 ? (handler * handler * open->input->handler_scv + apart * apart / 2) / square : 0;
     double waited = open->service_ms / ((double)open->input->workers - open->busy) * (1 + scv) / 2;
     model->start_wait_mean_ms = late * waited;
     model->start_wait_p99_ms = late > LATE_P99 ? waited * log(late / LATE_P99) : 0;
@@ -279,7 +279,10 @@ static hf_status in_batches(const struct bench_model_input *input, struct bench_
     if (status != HF_OK)
         return status;
     double batches_per_ms = input->arrivals_per_second / out->batch_mean / 1000;
-    out->in_handler_p99 = widened(input, out->in_database_mean, out->in_handler_mean, out->in_handler_p99);
+    size_t p99 = widened(input, out->in_database_mean, out->in_handler_mean, out->in_handler_p99);
+    if (p99 > out->in_handler_p99) /* the rows as much as their batches */
+        out->rows_in_handler_p99 = (size_t)ceil((double)out->rows_in_handler_p99 * (double)p99 / (double)out->in_handler_p99);
+    out->in_handler_p99 = p99;
     out->database_utilisation = fmin(1, batches_per_ms / bench_curve_best(input, out->batch_mean));
     return HF_OK;
 }

@@ -24,7 +24,8 @@ struct bench_model_input {
     double batch;   /* jobs that are claimed, handled and settled as one, where so many are due. 0 counts as 1 */
     double handler_ms, handler_scv;  /* of a job: mean, and variance over its square */
     double arrivals_per_second;      /* 0: there is always a due row */
-    const struct bench_speed *speed; /* n ascending, from 1 on; read by straight lines between, by the last beyond */
+    double processes;                /* like this one, that share the database. 0 counts as 1 */
+    const struct bench_speed *speed; /* of all processes; n ascending, from 1 on; read by straight lines between, by the last beyond */
     size_t n_speed;                  /* at least 1 */
 };
 

@@ -155,9 +155,13 @@ static void check_url(const struct argp_state *state, enum bench_option_set set,
         argp_error(state, "which database? Give --db URL or --db-file FILE, or set HOLDFAST_URL");
 }
 
+#define LEAST_RATE 1e-6
+
 static void check_run(const struct argp_state *state, enum bench_option_set set, const struct bench_options *options)
 {
     bool one = set == BENCH_OPTIONS_RUN || set == BENCH_OPTIONS_VERIFY;
+    if (options->rate > 0 && options->rate < LEAST_RATE)
+        argp_error(state, "--rate takes a number from %g on: fewer jobs a second are none in days", LEAST_RATE);
     if (one && !options->has_strategy)
         argp_error(state, "which strategy? Give --strategy row_lock, lease or advisory (\"compare\" runs them all)");
     if (options->raw && options->processes > 1)

@@ -110,6 +110,7 @@ static struct bench_model_input input_of(const struct bench_options *options, si
         .handler_ms = bench_distribution_mean(&options->handler),
         .handler_scv = handler_scv(options),
         .arrivals_per_second = options->rate / processes,
+        .processes = processes,
         .speed = speed,
         .n_speed = n_speed,
     };
@@ -245,12 +246,13 @@ static bool is_saturated(const struct bench_speed *speed, size_t n_speed)
 
 static hf_status fail_rate(const struct bench_options *options, hf_error *err)
 {
-    double in_handlers = options->rate / 1000 * bench_distribution_mean(&options->handler); /* by Little's law */
+    double rate = options->rate / (double)(options->processes ? options->processes : 1);
+    double in_handlers = rate / 1000 * bench_distribution_mean(&options->handler); /* by Little's law */
     bool batches = options->strategy != HF_LEASE && in_handlers < MOST_WORKERS;
     return hf__fail(err, HF_INVALID,
                     "%g jobs a second are more than %d workers can do in one process with this database: give more processes "
                     "(--processes)%s, or fewer jobs",
-                    options->rate, MOST_WORKERS, batches ? ", larger batches (--batch)" : "");
+                    rate, MOST_WORKERS, batches ? ", larger batches (--batch)" : "");
 }
 
 static hf_status fill(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed, struct bench_plan *plan,
@@ -295,6 +297,11 @@ void bench_plan_free(struct bench_plan *plan)
 
 /* ---- showing it ---- */
 
+static json_t *wait_json(const struct bench_model *model, double ms)
+{
+    return model->stable ? json_real(fmax(ms, 0)) : json_null();
+}
+
 json_t *bench_plan_json(const struct bench_plan *plan)
 {
     const struct bench_model *model = &plan->model;
@@ -312,8 +319,9 @@ json_t *bench_plan_json(const struct bench_plan *plan)
     json_t *enough = model->stable || plan->workers_enough == 0 ? json_null() : json_integer((json_int_t)plan->workers_enough);
     good = good && json_object_set_new(json, "workers_enough", enough) == 0;
     good = good && json_object_set_new(json, "processes", json_integer((json_int_t)plan->processes)) == 0;
-    double mean_ms = fmax(model->start_wait_mean_ms, 0), p99_ms = fmax(model->start_wait_p99_ms, 0);
-    good = good && json_object_set_new(json, "start_wait_ms", json_pack("{s:f, s:f}", "mean", mean_ms, "p99", p99_ms)) == 0;
+    good = good && json_object_set_new(json, "start_wait_ms",
+                                       json_pack("{s:o, s:o}", "mean", wait_json(model, model->start_wait_mean_ms), "p99",
+                                                 wait_json(model, model->start_wait_p99_ms))) == 0;
     if (good)
         return json;
     json_decref(json);

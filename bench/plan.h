@@ -63,14 +63,19 @@ void bench_speed_given(const struct bench_options *options, double claim_ms, dou
  * else lease. */
 hf_strategy bench_advised(const struct bench_options *options);
 
-/* Measures the database's speed with this strategy, pool and batch with 1, 2, 4, ... up to `workers` workers, whose handlers do nothing or
- * pause for a few milliseconds (speed.c says why). Jobs that arrive at a rate come in batches of any size up to the largest: then it is
- * measured with both, full batches and single jobs. *out is owned (free). */
+/* How many of them tell something of the database: those that the pools of all processes let run, but of several processes no more than a
+ * process can stand for. */
+size_t bench_workers_measured(const struct bench_options *options, const struct bench_sizes *sizes);
+/* Measures the database's speed with this strategy, pool and batch with 1, 2, 4, ... up to `workers` workers, in one process, whose pool is
+ * then as large as they want unless there is but one; their handlers do nothing or pause for a few milliseconds (speed.c says why). Jobs
+ * that arrive at a rate come in batches of any size up to the largest: then it is measured with both, full batches and single jobs. *out is
+ * owned (free). */
 hf_status bench_speed_measure(const struct bench_options *options, size_t workers, struct bench_speed **out, size_t *n, hf_error *err);
-/* A step of it: the speeds, of which something near is known, with which the model has measured[i] in place i. */
+/* A step of it: the speeds with which the model has measured[i] in place i. One on which no throughput depends stays as it is. */
 struct bench_throughput {
     size_t workers;
     double jobs_per_second;
+    double taken; /* for the speed, before: what is found is within a factor of two of it */
 };
 void bench_speed_fit(const struct bench_options *options, const struct bench_throughput *measured, struct bench_speed *speed, size_t n);
 

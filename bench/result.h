@@ -51,7 +51,7 @@ struct bench_result {
     struct bench_steady steady;
     double held_mean; /* connections held by deliveries in work, over the time of the run, one process */
     size_t held_p99;
-    double worker_utilisation; /* share of the workers' time in handlers */
+    double worker_utilisation; /* share in handlers of the time of the workers that fit the pool */
     struct bench_purpose purposes[16];
     size_t n_purposes;
     double round_trips_per_job, commits_per_job;
@@ -60,7 +60,7 @@ struct bench_result {
     size_t model_pool_size, model_peak_in_use;
     double model_held_per_delivery;
     bool model_holds;              /* no more were ever held than it allows, and held_per_delivery agrees within 5 % */
-    struct hf__histogram start;    /* due to handler begun */
+    struct hf__histogram start;    /* due to the handler's call, which is that of a whole batch */
     struct hf__histogram latency;  /* due (or, in a filled table, the start of the run) to settled */
     struct hf__histogram delivery; /* handler begun to settled */
     struct bench_raw raw;

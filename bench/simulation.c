@@ -9,8 +9,9 @@
 #include "pool/error.h"
 #include "pool/histogram.h"
 
-enum { JOBS = 500000, JOBS_EACH = 5, WARM_UP = 4 /* the first quarter of them is not counted */ };
-#define US_PER_MS 1000
+enum { JOBS = 500000, JOBS_EACH = 5, WARM_UP = 4 /* a quarter as many come before, and are not counted */ };
+#define MOST_JOBS 2e7
+#define GRAIN 1e-4 /* of a handler's time, or of a millisecond: in which waits are told */
 
 /* ---- by chance ---- */
 
@@ -103,6 +104,7 @@ struct simulation {
     double now;
     double work;       /* what each has been given that was in the database all the time */
     double work_speed; /* of a full batch's, a millisecond, for each of those who are there */
+    double grain_ms;
     struct heap in_database, in_handler;
     size_t idle, waiting, rows; /* workers; jobs; jobs of the batches in handlers */
     struct counts counts;
@@ -131,11 +133,11 @@ static void share_database(struct simulation *sim)
     sim->work_speed = n > 0 ? bench_curve_speed(sim->input, n, bench_curve_batch(sim->input)) / n : 0;
 }
 
-/* An exponential time there, on average that of a batch of its size. */
+/* Two exponential times there, for the claim and for the settle; on average they are that of a batch of its size. */
 static void enter_database(struct simulation *sim, size_t jobs)
 {
     double share = bench_curve_share(sim->input, (double)sim->in_database.n + 1, (double)jobs);
-    put(&sim->in_database, sim->work + share * exponential(&sim->chance), jobs);
+    put(&sim->in_database, sim->work + share * (exponential(&sim->chance) + exponential(&sim->chance)) / 2, jobs);
     share_database(sim);
 }
 
@@ -152,7 +154,7 @@ static void take_jobs(struct simulation *sim)
         for (size_t i = 0; i < jobs; i++) {
             double wait = sim->now - next_arrival(&sim->taken, sim->input);
             sim->counts.wait_ms += wait;
-            hf__histogram_record(&sim->counts.waits, (int64_t)(wait * US_PER_MS));
+            hf__histogram_record(&sim->counts.waits, (int64_t)(wait / sim->grain_ms));
         }
         enter_database(sim, jobs);
     }
@@ -209,7 +211,7 @@ static void run(struct simulation *sim, double jobs)
 /* Where batches form by themselves the workers begin late, when that many wait. */
 static void begin(struct simulation *sim, double steady)
 {
-    double backlog = steady > 1 ? steady * (double)sim->input->workers : 0;
+    double backlog = steady > 1 ? fmin(steady * (double)sim->input->workers, MOST_JOBS) : 0;
     while ((double)sim->waiting < backlog) {
         pass(sim, sim->coming.at);
         arrive(sim);
@@ -233,13 +235,13 @@ static void put_counts(const struct simulation *sim, struct bench_model *out)
         .worker_utilisation = counts->in_handler / ms / (double)sim->input->workers,
         .hold_ms = bench_curve_at(sim->input, counts->in_database / ms).hold_ms,
         .start_wait_mean_ms = counts->wait_ms / counts->jobs,
-        .start_wait_p99_ms = (double)hf__histogram_quantile(&counts->waits, 0.99) / US_PER_MS,
+        .start_wait_p99_ms = (double)hf__histogram_quantile(&counts->waits, 0.99) * sim->grain_ms,
     };
 }
 
 static void simulate(struct simulation *sim, double steady)
 {
-    double jobs = JOBS + JOBS_EACH * (double)sim->input->workers * steady;
+    double jobs = fmin(JOBS + JOBS_EACH * (double)sim->input->workers * steady, MOST_JOBS);
     begin(sim, steady);
     run(sim, jobs / WARM_UP);
     run(sim, jobs);
@@ -258,6 +260,7 @@ hf_status bench_simulate_batches(const struct bench_model_input *input, double s
                                .chance = {{1, 2, 3}},
                                .coming = {.chance = {{4, 5, 6}}},
                                .taken = {.chance = {{4, 5, 6}}},
+                               .grain_ms = GRAIN * fmax(input->handler_ms, 1),
                                .in_database = {.tickets = tickets},
                                .in_handler = {.tickets = tickets + input->workers}};
     simulate(sim, steady);

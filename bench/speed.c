@@ -92,12 +92,20 @@ static struct seen seen_of(const struct bench_options *options, const struct ben
     return seen;
 }
 
+size_t bench_workers_measured(const struct bench_options *options, const struct bench_sizes *sizes)
+{
+    enum { MOST = 64 }; /* in one process, for several */
+    size_t workers = sizes->workers_at_once, all = workers * (options->processes ? options->processes : 1);
+    return all <= MOST ? all : workers > MOST ? workers : MOST;
+}
+
 /* Like this run, but of so many workers, whose handlers pause, on a full table. */
 static struct bench_options pausing(const struct bench_options *options, size_t workers)
 {
     static char text[] = "pause";
     struct bench_options these = *options;
     these.workers = workers;
+    these.pool = options->processes > 1 ? 0 : options->pool;
     these.processes = 1;
     these.rate = 0;
     these.fail = 0;
@@ -190,21 +198,30 @@ static size_t gather(struct size *sizes, size_t n_sizes, struct bench_speed *out
     return n;
 }
 
-/* The model's throughput grows with each speed, so that is found by halves (of the ratio), not far from what was taken for it. */
+static double throughput_with(const struct bench_options *options, size_t workers, struct bench_speed *speed, size_t n, size_t at,
+                              double jobs_per_second)
+{
+    struct bench_options these = pausing(options, workers);
+    speed[at].jobs_per_second = jobs_per_second;
+    return bench_plan_full_table(&these, workers, speed, n).jobs_per_second;
+}
+
+/* The model's throughput grows with each speed, so that is found by halves (of the ratio), not far from what was taken for it. The model
+ * reads the speed with whole numbers in the database: what was measured between two of them may have no effect. */
 static void fit_one(const struct bench_options *options, const struct bench_throughput *measured, struct bench_speed *speed, size_t n,
                     size_t at)
 {
     enum { STEPS = 30 };
-    static const double far = 2;
-    double low = speed[at].jobs_per_second / far, high = speed[at].jobs_per_second * far;
-    struct bench_options these = pausing(options, measured->workers);
-    for (int i = 0; i < STEPS; i++) {
-        speed[at].jobs_per_second = sqrt(low * high);
-        if (bench_plan_full_table(&these, measured->workers, speed, n).jobs_per_second < measured->jobs_per_second)
-            low = speed[at].jobs_per_second;
-        else
-            high = speed[at].jobs_per_second;
+    static const double far = 2, same = 1e-6;
+    double low = measured->taken / far, high = measured->taken * far;
+    double least = throughput_with(options, measured->workers, speed, n, at, low);
+    double most = throughput_with(options, measured->workers, speed, n, at, high);
+    for (int i = 0; i < STEPS && most - least > same * most; i++) {
+        double middle = sqrt(low * high);
+        bool is_low = throughput_with(options, measured->workers, speed, n, at, middle) < measured->jobs_per_second;
+        *(is_low ? &low : &high) = middle;
     }
+    speed[at].jobs_per_second = most - least > same * most ? sqrt(low * high) : measured->taken;
 }
 
 /* Each depends on the others, if little. Without a pause all are in the database, always, and there is nothing to find. */
@@ -222,7 +239,7 @@ static hf_status fit(const struct bench_options *options, const struct size *siz
     if (!measured)
         return hf__fail_memory(err);
     for (size_t i = 0; i < n; i++)
-        measured[i] = (struct bench_throughput){sizes[i].workers, sizes[i].middle.throughput};
+        measured[i] = (struct bench_throughput){sizes[i].workers, sizes[i].middle.throughput, speed[i].jobs_per_second};
     bench_speed_fit(options, measured, speed, n);
     free(measured);
     return HF_OK;

@@ -24,9 +24,16 @@ struct bench_speed bench_speed_at(const struct bench_speed *speed, size_t n_spee
                                 .single = between(low->single, high->single, share)};
 }
 
+static double processes_of(const struct bench_model_input *input)
+{
+    return fmax(input->processes, 1);
+}
+
 struct bench_speed bench_curve_at(const struct bench_model_input *input, double n)
 {
-    return bench_speed_at(input->speed, input->n_speed, n);
+    struct bench_speed at = bench_speed_at(input->speed, input->n_speed, n * processes_of(input));
+    at.jobs_per_second /= processes_of(input);
+    return at;
 }
 
 double bench_curve_batch(const struct bench_model_input *input)
@@ -45,14 +52,15 @@ double bench_curve_speed(const struct bench_model_input *input, double n, double
 {
     static const double least = 1e-6; /* of what is never 0 */
     double full = fmax(bench_curve_at(input, n).jobs_per_second, least) / bench_curve_batch(input) / 1000;
-    return full / bench_curve_share(input, n, jobs) * fmin(n / input->speed[0].n, 1);
+    return full / bench_curve_share(input, n, jobs) * fmin(n * processes_of(input) / input->speed[0].n, 1);
 }
 
 double bench_curve_best(const struct bench_model_input *input, double jobs)
 {
-    double most = (double)input->workers, best = fmax(bench_curve_speed(input, 1, jobs), bench_curve_speed(input, most, jobs));
-    for (size_t i = 0; i < input->n_speed && input->speed[i].n < most; i++)
-        best = fmax(best, bench_curve_speed(input, input->speed[i].n, jobs));
+    double most = (double)(input->workers + input->ahead), processes = processes_of(input);
+    double best = fmax(bench_curve_speed(input, 1, jobs), bench_curve_speed(input, most, jobs));
+    for (size_t i = 0; i < input->n_speed && input->speed[i].n < most * processes; i++)
+        best = fmax(best, bench_curve_speed(input, input->speed[i].n / processes, jobs));
     return best;
 }
 
@@ -67,7 +75,7 @@ size_t bench_curve_grows_from(const struct bench_model_input *input)
     for (size_t i = 0; i + 1 < input->n_speed; i++) {
         const struct bench_speed *low = &input->speed[i], *high = &input->speed[i + 1];
         if (high->jobs_per_second < low->jobs_per_second || high->late_ms < low->late_ms || high->single > low->single)
-            from = (size_t)ceil(high->n);
+            from = (size_t)ceil(high->n / processes_of(input));
     }
     return from;
 }

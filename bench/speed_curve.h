@@ -1,4 +1,5 @@
-/* The speed of the database as the model reads it: by straight lines between what was measured, by the last beyond. */
+/* The speed of the database as the model reads it: by straight lines between what was measured, by the last beyond. Where processes share
+ * it, each has its part of what they have together when each has as many there. */
 #ifndef HF_BENCH_SPEED_CURVE_H
 #define HF_BENCH_SPEED_CURVE_H
 
@@ -13,7 +14,7 @@ double bench_curve_share(const struct bench_model_input *input, double n, double
 /* Batches of `jobs` jobs a millisecond with n in the database; below the first measurement, where there is less than one delivery, in
  * proportion. Never 0. */
 double bench_curve_speed(const struct bench_model_input *input, double n, double jobs);
-/* The best that so many workers can have. */
+/* The best that so many workers, with what is claimed ahead of them, can have. */
 double bench_curve_best(const struct bench_model_input *input, double jobs);
 /* That a job is in the handler while n are in the database. */
 double bench_curve_handler_ms(const struct bench_model_input *input, double n);

@@ -13,7 +13,7 @@
 enum { BENCH_PURPOSES = 16, BENCH_PURPOSE_NAME = 32, BENCH_PART_SAMPLES = 2048 };
 
 struct bench_job_tally {
-    atomic_llong begun_ns;                   /* its last run */
+    atomic_llong called_ns, begun_ns;        /* of its last run: the handler's call, and in a batch its own turn */
     atomic_uint begun, acked, back, unknown; /* back: returned to the table; unknown: an ack whose answer never came */
 };
 

@@ -101,8 +101,8 @@ static int verify(struct bench_options *options)
     hf_status status = bench_plan_sizes(options, options->workers, &sizes, &err);
     if (status == HF_OK)
         status = bench_ask_limit(options, &err);
-    if (status == HF_OK) /* workers that the pool does not let run tell nothing of the database */
-        status = bench_speed_measure(options, sizes.workers_at_once, &speed, &n, &err);
+    if (status == HF_OK)
+        status = bench_speed_measure(options, bench_workers_measured(options, &sizes), &speed, &n, &err);
     if (status == HF_OK)
         status = bench_plan_of(options, speed, n, &plan, &err);
     if (status != HF_OK) {

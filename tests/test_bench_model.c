@@ -246,7 +246,7 @@ struct came {
     double wait_mean_ms, batch_mean, busy_mean, rows_mean;
 };
 
-/* Workers take what waits, up to a batch, or else what comes next; the database takes an exponential time for each batch. */
+/* Workers take what waits, up to a batch, or else what comes next; the database takes an exponential time for each claim and settle. */
 static struct came came(const struct bench_model_input *input, double database, bool constant)
 {
     enum { JOBS = 1000000, MOST = 16 };
@@ -258,7 +258,8 @@ static struct came came(const struct bench_model_input *input, double database, 
         due[i] = (i > 0 ? due[i - 1] : 0) + drawn(seed, false, 1000 / input->arrivals_per_second);
     for (size_t job = 0; job < JOBS; batches++) {
         size_t first = first_ready(ready, input->workers), before = job;
-        double start = fmax(ready[first], due[job]), claim = drawn(seed, false, database), handlers = 0;
+        double start = fmax(ready[first], due[job]), claim = drawn(seed, false, database / 2) + drawn(seed, false, database / 2),
+               handlers = 0;
         for (size_t n = 0; n == 0 || (n < (size_t)input->batch && job < JOBS && due[job] <= start); n++) {
             waits += start - due[job++];
             handlers += drawn(seed, constant, input->handler_ms);

@@ -203,7 +203,7 @@ static void from_rate(void)
     CU_ASSERT_FALSE(plan.model.stable);
     says(plan.advice, "faster than they can be done");
     CU_ASSERT(plan.workers_enough > 15 && plan.workers_enough < 25);
-    says(plan.advice, hf_test_format("With %zu workers at once it would keep up.", plan.workers_enough));
+    says(plan.advice, hf_test_format("%zu workers at once would be enough.", plan.workers_enough));
     bench_plan_free(&plan);
     static const struct bench_speed slow[] = {{.n = 1, .jobs_per_second = 500},
                                               {.n = 32, .jobs_per_second = 890},
@@ -401,7 +401,8 @@ static void fitted(void)
         for (size_t i = 0; i < SIZES; i++) {
             found[i] = known[i];
             found[i].jobs_per_second *= i % 2 ? 1.3 : 0.8;
-            measured[i] = (struct bench_throughput){workers[i], bench_plan_full_table(&options, workers[i], known, SIZES).jobs_per_second};
+            measured[i] = (struct bench_throughput){workers[i], bench_plan_full_table(&options, workers[i], known, SIZES).jobs_per_second,
+                                                    found[i].jobs_per_second};
         }
         bench_speed_fit(&options, measured, found, SIZES);
         for (size_t i = 0; i < SIZES; i++)
@@ -412,8 +413,54 @@ static void fitted(void)
     }
     struct bench_options idle = options_of(HF_ROW_LOCK, 2, 0); /* the throughput is the speed */
     struct bench_speed same[] = {{.n = 1, .jobs_per_second = 190}, {.n = 2, .jobs_per_second = 600}};
-    bench_speed_fit(&idle, (const struct bench_throughput[]){{1, 190}, {2, 600}}, same, 2);
+    bench_speed_fit(&idle, (const struct bench_throughput[]){{1, 190, 190}, {2, 600, 600}}, same, 2);
     CU_ASSERT_EQUAL(same[1].jobs_per_second, 600);
+}
+
+/* With long handlers the first workers hardly meet in the database: speeds between one and two there have no effect, and what they were
+ * taken for stays. No speed runs away from a throughput that it cannot bring about. */
+static void fits_nearby(void)
+{
+    static const size_t workers[] = {1, 2, 4, 8};
+    static const struct bench_speed taken[] = {{.n = 1, .jobs_per_second = 2000},
+                                               {.n = 1.09, .jobs_per_second = 2180},
+                                               {.n = 1.27, .jobs_per_second = 2540},
+                                               {.n = 1.64, .jobs_per_second = 3280}};
+    enum { SIZES = sizeof taken / sizeof *taken };
+    struct bench_options options = options_of(HF_ROW_LOCK, 8, 5);
+    struct bench_throughput measured[SIZES];
+    struct bench_speed found[SIZES];
+    for (size_t i = 0; i < SIZES; i++) {
+        found[i] = taken[i];
+        measured[i] =
+            (struct bench_throughput){workers[i], (double)workers[i] * 1000 / 5.5 * (i % 2 ? 1.2 : 0.98), taken[i].jobs_per_second};
+    }
+    bench_speed_fit(&options, measured, found, SIZES);
+    CU_ASSERT_EQUAL(found[1].jobs_per_second, taken[1].jobs_per_second);
+    CU_ASSERT_EQUAL(found[2].jobs_per_second, taken[2].jobs_per_second);
+    CU_ASSERT_DOUBLE_EQUAL(found[3].jobs_per_second, 2 * taken[3].jobs_per_second, 1); /* more than it can do was measured */
+}
+
+/* Processes share the database: where that sets the pace they have together what it can do. */
+static void processes_share(void)
+{
+    static const struct bench_speed shared[] = {{.n = 1, .jobs_per_second = 1000}, {.n = 4, .jobs_per_second = 5000}};
+    struct bench_options options = options_of(HF_ROW_LOCK, 8, 1);
+    options.processes = 10;
+    options.rate = 4000;
+    struct bench_plan plan = plan_with(&options, shared, 2);
+    CU_ASSERT_TRUE(plan.model.stable);
+    CU_ASSERT_DOUBLE_EQUAL(plan.model.database_utilisation, 0.8, 1e-9);
+    bench_plan_free(&plan);
+    options.rate = 6000;
+    plan = plan_with(&options, shared, 2);
+    CU_ASSERT_FALSE(plan.model.stable);
+    CU_ASSERT_EQUAL(plan.workers_enough, 0);
+    bench_plan_free(&plan);
+    options.rate = 0;
+    plan = plan_with(&options, shared, 2);
+    CU_ASSERT_DOUBLE_EQUAL(plan.model.jobs_per_second, 500, 1);
+    bench_plan_free(&plan);
 }
 
 /* A full table has no wait for a worker: the JSON, whose keys scripts read, says 0 all the same. */
@@ -426,6 +473,12 @@ static void full_table(void)
     CU_ASSERT(plan.model.start_wait_mean_ms < 0 && plan.model.start_wait_p99_ms < 0);
     CU_ASSERT_EQUAL(json_number_value(json_object_get(wait, "mean")), 0);
     CU_ASSERT_EQUAL(json_number_value(json_object_get(wait, "p99")), 0);
+    json_decref(tree);
+    bench_plan_free(&plan);
+    options.rate = 1e6; /* and where it grows for ever there is none to tell */
+    plan = planned(&options);
+    tree = bench_plan_json(&plan);
+    CU_ASSERT_TRUE(json_is_null(json_object_get(json_object_get(tree, "start_wait_ms"), "mean")));
     json_decref(tree);
     bench_plan_free(&plan);
 }
@@ -468,6 +521,8 @@ int main(int argc, char **argv)
                            {"waits for connections", waits_for_connections},
                            {"fitted", fitted},
                            {"full table", full_table},
+                           {"fits nearby", fits_nearby},
+                           {"processes share the database", processes_share},
                            {"json", json},
                            CU_TEST_INFO_NULL};
     return hf_test_main(argc, argv, "bench_plan", tests);

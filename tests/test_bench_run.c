@@ -13,7 +13,7 @@
 #include "bench/run.h"
 #include "tests/bench_tables.h"
 
-enum { WORKERS = 4 };
+enum { WORKERS = 4, AT_ONCE = 2 };
 
 static struct bench_options options_of(const char *url, hf_strategy strategy, const char *handler)
 {
@@ -338,6 +338,7 @@ static void check_steady(struct bench_moment from, struct bench_moment to, struc
     tally->parts[0].n_purposes = 1;
     tally->parts[0].purposes[0] = (struct bench_part_purpose){.name = "row_lock", .seconds = 1};
     tally->parts[0].handled_seconds = 2;
+    tally->parts[0].cost.workers = AT_ONCE;
     atomic_store(&tally->last_ns, INT64_C(5000000000));
     bench_collect(&options, tally, 8, &result);
     CU_ASSERT_DOUBLE_EQUAL(result.steady.jobs_per_second, expected.jobs_per_second, 1e-9);
@@ -384,11 +385,11 @@ static void steady(void)
 {
     struct bench_moment none = {.at_ns = 0}, from = {.at_ns = INT64_C(2000000000), .done = 2, .held_seconds = 0.2, .handled_seconds = 0.4};
     struct bench_moment to = {.at_ns = INT64_C(4000000000), .done = 7, .held_seconds = 0.8, .handled_seconds = 1.6};
-    struct bench_steady whole = {8 / 4.0, 1 / 4.0, 2 / 4.0 / WORKERS};
+    struct bench_steady whole = {8 / 4.0, 1 / 4.0, 2 / 4.0 / AT_ONCE};
     check_steady(none, none, whole, 7);
     check_steady(from, none, whole, 7);
     check_steady(from, from, whole, 7);
-    check_steady(from, to, (struct bench_steady){5 / 2.0, 0.6 / 2, 1.2 / 2 / WORKERS}, 4);
+    check_steady(from, to, (struct bench_steady){5 / 2.0, 0.6 / 2, 1.2 / 2 / AT_ONCE}, 4);
     struct bench_options options = options_of(hf_test_postgres_url(), HF_ROW_LOCK, "10");
     struct bench_result result = run(&options);
     CU_ASSERT(result.steady.jobs_per_second > 0 && result.steady.held_mean > 0);

@@ -203,6 +203,7 @@ static void other_shapes(void)
     CU_ASSERT_EQUAL(number(plan, "workers_at_once"), 1);
     CU_ASSERT(number(plan, "jobs_per_second") < 200); /* one after the other, each 5 ms and more */
     CU_ASSERT_EQUAL(number(json_object_get(json_object_get(small, "run"), "connections"), "pool_size"), 2);
+    CU_ASSERT(number(json_object_get(json_object_get(small, "figures"), "worker_utilisation"), "measured") > 0.5); /* of the one at once */
     json_decref(small);
     json_t *arriving = verified(HF__POSTGRES, "lease", "--json", "--rate=150");
     CU_ASSERT_EQUAL(number(json_object_get(arriving, "plan"), "jobs_per_second"), 150);
