@@ -155,13 +155,9 @@ static void check_url(const struct argp_state *state, enum bench_option_set set,
         argp_error(state, "which database? Give --db URL or --db-file FILE, or set HOLDFAST_URL");
 }
 
-#define LEAST_RATE 1e-6
-
 static void check_run(const struct argp_state *state, enum bench_option_set set, const struct bench_options *options)
 {
     bool one = set == BENCH_OPTIONS_RUN || set == BENCH_OPTIONS_VERIFY;
-    if (options->rate > 0 && options->rate < LEAST_RATE)
-        argp_error(state, "--rate takes a number from %g on: fewer jobs a second are none in days", LEAST_RATE);
     if (one && !options->has_strategy)
         argp_error(state, "which strategy? Give --strategy row_lock, lease or advisory (\"compare\" runs them all)");
     if (options->raw && options->processes > 1)
@@ -187,11 +183,19 @@ static void check_plan(const struct argp_state *state, const struct bench_option
         argp_error(state, "--handler-p99-ms needs the mean: give it with --handler-ms");
 }
 
+static void check_rate(const struct argp_state *state, const struct bench_options *options)
+{
+    static const double least = 1e-6;
+    if (options->rate > 0 && options->rate < least)
+        argp_error(state, "--rate takes 0 or a number from %g on: fewer jobs a second are none in days", least);
+}
+
 static void finish(const struct argp_state *state, enum bench_option_set set, struct bench_options *options)
 {
     if (!options->handler.text)
         take_handler(state, options, "0");
     check_url(state, set, options);
+    check_rate(state, options);
     if (set == BENCH_OPTIONS_PLAN)
         check_plan(state, options);
     else
