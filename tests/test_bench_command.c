@@ -199,6 +199,8 @@ static void wrong_usage(void)
         hf_test_must_contain(
             hf_test_expect_error(BENCH("run", "--db", "sqlite:x", "--strategy", "lease", "--raw", raw[i][0], raw[i][1]), 2), raw[i][0]);
     hf_test_must_contain(hf_test_expect_error(BENCH("run", "--db", "sqlite:x", "--strategy", "lease", "--rounds", "2"), 2), "--raw");
+    hf_test_must_contain(hf_test_expect_error(BENCH("plan", "--rate", "1e-300"), 2), "--rate takes 0 or a number from");
+    hf_test_must_contain(hf_test_expect_error(BENCH("sweep", "--db", "sqlite:x", "--rate", "1e-9"), 2), "--rate takes 0 or");
 }
 
 static void is_refused(const char *const *argv, const char *words)
