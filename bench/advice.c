@@ -21,7 +21,7 @@ static double p99_of(const struct bench_options *options)
  * found with the one that is given or assumed. */
 static bool few_are_held(const struct bench_options *options)
 {
-    double processes = (double)(options->processes ? options->processes : 1);
+    double processes = (double)bench_processes(options);
     double most = options->max_connections ? (double)options->max_connections / 4 : FEW_CONNECTIONS;
     if (options->rate / 1000 * bench_distribution_mean(&options->handler) > most) /* so many are in a handler, by Little's law */
         return false;

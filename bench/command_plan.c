@@ -9,8 +9,6 @@
 #include "pool/error.h"
 #include "runtime/command_common.h"
 
-enum { MOST_MEASURED = 64 };
-
 /* ---- the speed of the database ---- */
 
 static hf_status given_speed(const struct bench_options *options, double claim_ms, double settle_ms, struct bench_speed **out, size_t *n,
@@ -35,7 +33,7 @@ static size_t workers_wanted(const struct bench_options *options)
     if (options->workers > 0)
         return options->workers;
     double load = options->rate / 1000 * (bench_distribution_mean(&options->handler) + 2 * BENCH_ASSUMED_MS) * 1.5 + 1;
-    return load < MOST_MEASURED ? (size_t)load : MOST_MEASURED;
+    return load < BENCH_MOST_MEASURED ? (size_t)load : BENCH_MOST_MEASURED;
 }
 
 /* No more than the pool lets run, and not so many that it takes minutes: what is measured with the most of them stands for more. */
@@ -46,7 +44,7 @@ static hf_status measured_speed(const struct bench_options *options, struct benc
     if (status != HF_OK)
         return status;
     size_t workers = bench_workers_measured(options, &sizes);
-    return bench_speed_measure(options, workers < MOST_MEASURED ? workers : MOST_MEASURED, out, n, err);
+    return bench_speed_measure(options, workers < BENCH_MOST_MEASURED ? workers : BENCH_MOST_MEASURED, out, n, err);
 }
 
 static hf_status speed_of(const struct bench_options *options, struct bench_speed **out, size_t *n, hf_error *err)

@@ -49,9 +49,8 @@ static bool job_of(const struct work *work, const hf_delivery *delivery, size_t 
     return bench_payload_read(hf_delivery_payload(delivery, NULL), seq, job) && *seq < work->drain->tally->n_jobs;
 }
 
-static hf_outcome handle(hf_delivery *delivery, void *ctx)
+static hf_outcome handle(struct work *work, hf_delivery *delivery, int64_t called_ns)
 {
-    struct work *work = ctx;
     struct bench_tally *tally = work->drain->tally;
     struct bench_job job;
     size_t seq;
@@ -60,6 +59,7 @@ static hf_outcome handle(hf_delivery *delivery, void *ctx)
     int64_t now_ns = hf__monotonic_ns();
     note_begin(work, now_ns);
     unsigned run = bench_tally_begun(tally, seq, now_ns);
+    atomic_store(&tally->jobs[seq].called_ns, called_ns);
     if (job.handler_ns > 0)
         spend(delivery, now_ns + job.handler_ns);
     atomic_fetch_add(&work->handled_ns, hf__monotonic_ns() - now_ns);
@@ -71,27 +71,16 @@ static hf_outcome handle(hf_delivery *delivery, void *ctx)
     return HF_RETRY;
 }
 
-static void note_call(const struct work *work, const hf_delivery *delivery, int64_t now_ns)
-{
-    struct bench_job job;
-    size_t seq;
-    if (job_of(work, delivery, &seq, &job))
-        atomic_store(&work->drain->tally->jobs[seq].called_ns, now_ns);
-}
-
 static hf_outcome handle_one(hf_delivery *delivery, void *ctx)
 {
-    note_call(ctx, delivery, hf__monotonic_ns());
-    return handle(delivery, ctx);
+    return handle(ctx, delivery, hf__monotonic_ns());
 }
 
 static void handle_batch(hf_delivery *const *deliveries, size_t n, void *ctx)
 {
-    int64_t now_ns = hf__monotonic_ns();
+    int64_t called_ns = hf__monotonic_ns();
     for (size_t i = 0; i < n; i++)
-        note_call(ctx, deliveries[i], now_ns);
-    for (size_t i = 0; i < n; i++)
-        (void)hf_delivery_set_outcome(deliveries[i], handle(deliveries[i], ctx));
+        (void)hf_delivery_set_outcome(deliveries[i], handle(ctx, deliveries[i], called_ns));
 }
 
 static void on_settled(hf_delivery *delivery, hf_outcome outcome, hf_status status, void *ctx)

@@ -1,4 +1,4 @@
-/* The formulas, each with its source. Nothing here allocates. */
+/* The formulas, each with its source. Nothing here allocates but what is simulated. */
 #include "bench/model.h"
 
 #include <math.h>
@@ -140,11 +140,6 @@ struct open {
     double busy;       /* workers, on average: what is offered */
 };
 
-static double between(double low, double high, double share)
-{
-    return low + share * (high - low);
-}
-
 /* The times in the database and in the handler when n workers go round (Little's law over the closed network); for a number between two
  * whole ones on the line that joins them. What is claimed ahead occupies no worker in the database. */
 static void put_times(struct open *open, double n)
@@ -152,8 +147,8 @@ static void put_times(struct open *open, double n)
     double whole = floor(n), share = n - whole;
     struct closed low = solve_closed(open->input, (size_t)whole, 1);
     struct closed high = share > 0 ? solve_closed(open->input, (size_t)whole + 1, 1) : low;
-    open->database_ms = between(low.in_database / low.per_ms, high.in_database / high.per_ms, share);
-    open->handler_ms = between(low.in_handler / low.per_ms, high.in_handler / high.per_ms, share);
+    open->database_ms = bench_between(low.in_database / low.per_ms, high.in_database / high.per_ms, share);
+    open->handler_ms = bench_between(low.in_handler / low.per_ms, high.in_handler / high.per_ms, share);
     open->service_ms = open->handler_ms + (open->input->ahead > 0 ? 0 : open->database_ms);
 }
 
@@ -366,22 +361,6 @@ static double share_waiting(const struct bench_law *law, size_t connections, dou
     return sum;
 }
 
-/* The x at which a falling share comes down to 1 %. */
-static double fall_to_p99(double (*share)(double x, const void *ctx), const void *ctx)
-{
-    enum { HALVINGS = 60 };
-    double low = 0, high = 1;
-    if (share(0, ctx) <= LATE_P99)
-        return 0;
-    while (share(high, ctx) > LATE_P99)
-        high *= 2;
-    for (int i = 0; i < HALVINGS; i++) {
-        double middle = (low + high) / 2;
-        *(share(middle, ctx) > LATE_P99 ? &low : &high) = middle;
-    }
-    return high;
-}
-
 struct found {
     struct bench_law law;
     size_t connections;
@@ -389,12 +368,24 @@ struct found {
     bool is_always;
 };
 
-static double share_of_found(double x, const void *ctx)
+static bool waits_longer(double x, void *ctx)
 {
     const struct found *found = ctx;
-    if (found->is_always)
-        return x > 0 ? poisson_within(found->always - found->connections, x) : 1;
-    return share_waiting(&found->law, found->connections, x);
+    double share = !found->is_always ? share_waiting(&found->law, found->connections, x)
+                   : x > 0           ? poisson_within(found->always - found->connections, x)
+                                     : 1;
+    return share > LATE_P99;
+}
+
+/* The x that 1 % wait longer than. */
+static double waited_p99(struct found *found)
+{
+    double most = 1;
+    if (!waits_longer(0, found))
+        return 0;
+    while (waits_longer(most, found))
+        most *= 2;
+    return boundary(most, waits_longer, found);
 }
 
 /* An asker finds the others as if it were none of them: the law for one less (arrival theorem: Sevcik, Mitrani, JACM 28, 1981). */
@@ -406,5 +397,5 @@ double bench_model_connection_wait_p99_ms(size_t askers, size_t connections, dou
     struct found found = {.connections = connections, .always = askers - 1, .is_always = apart_ms <= 0};
     if (!found.is_always)
         found.law = bench_law_of(askers - 1, 0, into_pool, &others);
-    return fall_to_p99(share_of_found, &found) * hold_ms / (double)connections;
+    return waited_p99(&found) * hold_ms / (double)connections;
 }

@@ -50,9 +50,6 @@ struct bench_model bench_model_full_table(const struct bench_model_input *input)
 /* Fails only where memory runs out, which jobs that arrive in batches take. */
 hf_status bench_model_of(const struct bench_model_input *input, struct bench_model *out, hf_error *err);
 
-/* The speed with n in the database, as the model reads it (n_speed > 0). */
-struct bench_speed bench_speed_at(const struct bench_speed *speed, size_t n_speed, double n);
-
 /* Whether at most the share `late` of the jobs that arrive at this rate waits for a worker; 1: whether they are done at all. */
 bool bench_model_enough(const struct bench_model_input *input, double late);
 

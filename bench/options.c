@@ -332,9 +332,14 @@ void bench_options_free(struct bench_options *options)
     options->url = NULL;
 }
 
+size_t bench_processes(const struct bench_options *options)
+{
+    return options->processes ? options->processes : 1;
+}
+
 static size_t workers_of(const struct bench_options *options)
 {
-    return (options->workers ? options->workers : 4) * (options->processes ? options->processes : 1);
+    return (options->workers ? options->workers : 4) * bench_processes(options);
 }
 
 size_t bench_rows_at_once(const struct bench_options *options)

@@ -50,6 +50,8 @@ void bench_options_free(struct bench_options *options);
 size_t bench_jobs(const struct bench_options *options);
 /* Ten seconds of them. */
 size_t bench_jobs_at(double jobs_per_second);
+/* 1 unless set. */
+size_t bench_processes(const struct bench_options *options);
 /* That the workers of all processes have in work at once. */
 size_t bench_rows_at_once(const struct bench_options *options);
 

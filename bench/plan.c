@@ -102,7 +102,7 @@ static size_t ahead(const struct bench_options *options, size_t workers)
 static struct bench_model_input input_of(const struct bench_options *options, size_t workers, const struct bench_speed *speed,
                                          size_t n_speed)
 {
-    double processes = (double)(options->processes ? options->processes : 1);
+    double processes = (double)bench_processes(options);
     return (struct bench_model_input){
         .workers = workers,
         .ahead = ahead(options, workers),
@@ -246,7 +246,7 @@ static bool is_saturated(const struct bench_speed *speed, size_t n_speed)
 
 static hf_status fail_rate(const struct bench_options *options, hf_error *err)
 {
-    double rate = options->rate / (double)(options->processes ? options->processes : 1);
+    double rate = options->rate / (double)bench_processes(options);
     double in_handlers = rate / 1000 * bench_distribution_mean(&options->handler); /* by Little's law */
     bool batches = options->strategy != HF_LEASE && in_handlers < MOST_WORKERS;
     return hf__fail(err, HF_INVALID,
@@ -283,7 +283,7 @@ static hf_status fill(const struct bench_options *options, const struct bench_sp
 hf_status bench_plan_of(const struct bench_options *options, const struct bench_speed *speed, size_t n_speed, struct bench_plan *out,
                         hf_error *err)
 {
-    *out = (struct bench_plan){.strategy = options->strategy, .processes = options->processes ? options->processes : 1};
+    *out = (struct bench_plan){.strategy = options->strategy, .processes = bench_processes(options)};
     if (n_speed == 0)
         return hf__fail(err, HF_INVALID, "a plan needs the speed of the database");
     return fill(options, speed, n_speed, out, err);

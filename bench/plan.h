@@ -63,8 +63,8 @@ void bench_speed_given(const struct bench_options *options, double claim_ms, dou
  * else lease. */
 hf_strategy bench_advised(const struct bench_options *options);
 
-/* How many of them tell something of the database: those that the pools of all processes let run, but of several processes no more than a
- * process can stand for. */
+enum { BENCH_MOST_MEASURED = 64 }; /* workers, in one process, where more would take minutes, or stand for those of several processes */
+/* How many of them tell something of the database: those that the pools of all processes let run, but of several no more than that. */
 size_t bench_workers_measured(const struct bench_options *options, const struct bench_sizes *sizes);
 /* Measures the database's speed with this strategy, pool and batch with 1, 2, 4, ... up to `workers` workers, in one process, whose pool is
  * then as large as they want unless there is but one; their handlers do nothing or pause for a few milliseconds (speed.c says why). Jobs

@@ -223,7 +223,7 @@ static hf_status run_ours(const struct bench_options *options, const struct benc
                           hf_error *err)
 {
     struct run run = {.options = options, .workload = workload};
-    size_t processes = options->processes > 1 ? options->processes : 1;
+    size_t processes = bench_processes(options);
     bench_table_name(run.name);
     hf_status status = bench_tally_make(workload->n, processes, &run.tally, err);
     if (status == HF_OK)

@@ -13,6 +13,7 @@
 #include "bench/ledger_read.h"
 #include "bench/plan.h"
 #include "bench/run.h"
+#include "bench/speed_curve.h"
 #include "pool/error.h"
 
 #define SECONDS_EACH 1.0
@@ -94,9 +95,8 @@ static struct seen seen_of(const struct bench_options *options, const struct ben
 
 size_t bench_workers_measured(const struct bench_options *options, const struct bench_sizes *sizes)
 {
-    enum { MOST = 64 }; /* in one process, for several */
-    size_t workers = sizes->workers_at_once, all = workers * (options->processes ? options->processes : 1);
-    return all <= MOST ? all : workers > MOST ? workers : MOST;
+    size_t workers = sizes->workers_at_once, all = workers * bench_processes(options);
+    return all <= BENCH_MOST_MEASURED ? all : workers > BENCH_MOST_MEASURED ? workers : BENCH_MOST_MEASURED;
 }
 
 /* Like this run, but of so many workers, whose handlers pause, on a full table. */
@@ -198,12 +198,18 @@ static size_t gather(struct size *sizes, size_t n_sizes, struct bench_speed *out
     return n;
 }
 
+/* What the model says of such a run. */
+static struct bench_model model_of(const struct bench_options *options, size_t workers, const struct bench_speed *speed, size_t n)
+{
+    struct bench_options these = pausing(options, workers);
+    return bench_plan_full_table(&these, workers, speed, n);
+}
+
 static double throughput_with(const struct bench_options *options, size_t workers, struct bench_speed *speed, size_t n, size_t at,
                               double jobs_per_second)
 {
-    struct bench_options these = pausing(options, workers);
     speed[at].jobs_per_second = jobs_per_second;
-    return bench_plan_full_table(&these, workers, speed, n).jobs_per_second;
+    return model_of(options, workers, speed, n).jobs_per_second;
 }
 
 /* The model's throughput grows with each speed, so that is found by halves (of the ratio), not far from what was taken for it. The model
@@ -250,8 +256,7 @@ static hf_status fit(const struct bench_options *options, const struct size *siz
 static void put_spread(const struct bench_options *options, struct size *sizes, struct bench_speed *speed, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        struct bench_options these = pausing(options, sizes[i].workers);
-        struct bench_model by_law = bench_plan_full_table(&these, sizes[i].workers, speed, n);
+        struct bench_model by_law = model_of(options, sizes[i].workers, speed, n);
         double tail = (double)by_law.in_handler_p99 - by_law.in_handler_mean;
         sizes[i].spread = tail >= 1 ? fmax(sizes[i].middle.tail / tail, 1) : 1;
     }

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-static double between(double low, double high, double share)
+double bench_between(double low, double high, double share)
 {
     return low + share * (high - low);
 }
@@ -17,11 +17,11 @@ struct bench_speed bench_speed_at(const struct bench_speed *speed, size_t n_spee
     const struct bench_speed *low = &speed[i - 1], *high = &speed[i];
     double share = (n - low->n) / (high->n - low->n);
     return (struct bench_speed){.n = n,
-                                .jobs_per_second = between(low->jobs_per_second, high->jobs_per_second, share),
-                                .late_ms = between(low->late_ms, high->late_ms, share),
-                                .spread = between(low->spread, high->spread, share),
-                                .hold_ms = between(low->hold_ms, high->hold_ms, share),
-                                .single = between(low->single, high->single, share)};
+                                .jobs_per_second = bench_between(low->jobs_per_second, high->jobs_per_second, share),
+                                .late_ms = bench_between(low->late_ms, high->late_ms, share),
+                                .spread = bench_between(low->spread, high->spread, share),
+                                .hold_ms = bench_between(low->hold_ms, high->hold_ms, share),
+                                .single = bench_between(low->single, high->single, share)};
 }
 
 static double processes_of(const struct bench_model_input *input)
@@ -45,7 +45,7 @@ double bench_curve_batch(const struct bench_model_input *input)
 double bench_curve_share(const struct bench_model_input *input, double n, double jobs)
 {
     double most = bench_curve_batch(input), single = bench_curve_at(input, n).single;
-    return most > 1 && single > 0 ? between(single, 1, (jobs - 1) / (most - 1)) : 1;
+    return most > 1 && single > 0 ? bench_between(single, 1, (jobs - 1) / (most - 1)) : 1;
 }
 
 double bench_curve_speed(const struct bench_model_input *input, double n, double jobs)

@@ -5,7 +5,10 @@
 
 #include "bench/model.h"
 
-/* With n in the database. */
+double bench_between(double low, double high, double share);
+/* Of all processes together, with n in the database (n_speed > 0). */
+struct bench_speed bench_speed_at(const struct bench_speed *speed, size_t n_speed, double n);
+/* Of one of them, with n of its own there. */
 struct bench_speed bench_curve_at(const struct bench_model_input *input, double n);
 /* The most jobs of a batch, at least 1. */
 double bench_curve_batch(const struct bench_model_input *input);
